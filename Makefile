@@ -118,7 +118,18 @@ test-interventions: install
 
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
 test-interop: install $(CLASSES) mariadb
-	@$(BIN)/python -m pytest -q -m interop tests/interop
+	@$(BIN)/python -m pytest -q -m interop --ignore tests/interop/hive3 tests/interop
+
+## make test-interop-hive3  the same metastore and tables shared with a real Apache Hive 3.1.3 (needs Maven)
+.PHONY: test-interop-hive3
+test-interop-hive3: install $(CLASSES)
+	@$(BIN)/python -m pytest -q -m interop tests/interop/hive3
+
+## make test-schemas   the metastore's tests on schemas of Hive 3.1.0 and of a CDP, on PostgreSQL
+.PHONY: test-schemas
+test-schemas: install
+	@$(BIN)/python -m pytest -q --schema 3.1 -m "not spark and not airflow and not interop" $(PARALLEL) tests/integration/metastore
+	@$(BIN)/python -m pytest -q --schema cdp -m "not spark and not airflow and not interop" $(PARALLEL) tests/integration/metastore
 
 ## make test-interop-long   300 random programs shared with that Hive, half an hour or more (PROGRAMS=100: so many)
 PROGRAMS ?= 300

@@ -45,7 +45,7 @@ class WarehouseMissingError(StorageUnavailableError):
 
 
 class SchemaVersionError(HiveAcidError):
-    """The database is no Hive 4.0, 4.1 or 4.2 metastore, or lacks our extension tables."""
+    """The database is no metastore of a Hive 3.1 or 4.0 to 4.2, lacks our tables, or cannot hold what was asked for."""
 
 
 class NoSuchObjectError(HiveAcidError):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from tests import mysql_servers, postgresql_servers
+from tests import hive3_schemas, mysql_servers, postgresql_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,6 +118,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "database makes a difference)",
     )
     parser.addoption(
+        "--schema",
+        choices=hive3_schemas.KINDS,
+        help="give tests a metastore as a Hive 3.1 or a CDP makes it, with our tables beside (default: Hive 4's)",
+    )
+    parser.addoption(
         "--every-database",
         action="store_true",
         help="all tests on sqlite and postgresql, also those above the rooms of SQL (make test-all)",
@@ -160,6 +165,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _backends(metafunc: pytest.Metafunc) -> Sequence[str]:
     asked: list[str] | None = metafunc.config.getoption("--backend")
+    if metafunc.config.getoption("--schema") and not asked:
+        return ("postgresql",)
     if asked:
         return asked
     everywhere = metafunc.config.getoption("--every-database") or metafunc.definition.get_closest_marker(
@@ -179,8 +186,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
+    of_hive_3 = config.getoption("--schema") is not None
     for item in items:
-        (left_out if _is_elsewhere(item) else kept).append(item)
+        not_there = of_hive_3 and item.get_closest_marker("hive4") is not None
+        (left_out if not_there or _is_elsewhere(item) else kept).append(item)
     config.hook.pytest_deselected(items=left_out)
     long = {item.path for item in kept if item.get_closest_marker("spark") or item.get_closest_marker("airflow")}
     items[:] = sorted(kept, key=lambda item: item.path not in long)
@@ -232,6 +241,9 @@ def schema_template(backend: str, request: pytest.FixtureRequest, tmp_path_facto
         url = mysql_servers.new_database(request.getfixturevalue(f"{backend}_server"))
     else:
         url = postgresql_servers.new_database(request.getfixturevalue("postgresql_server"))
+    kind = request.config.getoption("--schema")
+    if kind is not None:
+        hive3_schemas.create(url, kind)
     with MetastoreClient(url) as client:
         client.create_schema()
     return str(sa.make_url(url).database)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 STRIPE, ROWS, STATISTICS = (3, 5), (6,), (7, 1)
 """Where a footer says how many rows there are: of a stripe, of the file, and in the statistics of a column."""
+STRIDE = (8,)
+"""Where it says how many rows have an entry of the row index together; 0 without such an index."""
 
 
 def lie(path: Path, where: tuple[int, ...], rows: int) -> None:

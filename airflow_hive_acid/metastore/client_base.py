@@ -137,14 +137,14 @@ class ClientBase:
         """Create or upgrade our own tables in a metastore that Hive's schema tool has made.
 
         :return: what was done.
-        :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore, or our tables are of a newer release.
+        :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2, or our tables are newer.
         """
         return schema.upgrade_schema(self.database)
 
     def check_schema(self) -> schema.SchemaState:
         """What the metastore holds.
 
-        :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore.
+        :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2.
         """
         return schema.check_schema(self.database)
 

@@ -34,7 +34,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
 )
 from airflow_hive_acid.metastore.txns import events as txn_events
 from airflow_hive_acid.metastore.txns.aborts import abort_timed_out, expire_locks, find_timed_out
-from airflow_hive_acid.metastore.txns.history import low_boundary, min_txn_seen_open
+from airflow_hive_acid.metastore.txns.history import LARGEST_TXN, low_boundary, min_txn_seen_open
 from airflow_hive_acid.metastore.txns.pin_watermark import watermark_beside_pins
 from airflow_hive_acid.metastore.txns.replicas import note_incompatible
 from airflow_hive_acid.metastore.txns.txns import lock_txn_step
@@ -60,7 +60,7 @@ TIMEOUT_PART = 1000
 _BOUND = bindparam("bound", type_=sa.BigInteger)
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 _GC_WRITE_SET = delete(WRITE_SET).where(WRITE_SET.c.WS_COMMIT_ID < _BOUND)
-_MAX_TXN = select(func.coalesce(func.max(TXNS.c.TXN_ID), 0))
+_MAX_TXN = select(func.coalesce(LARGEST_TXN, 0))
 _COUNT_OPEN = select(func.count()).select_from(TXNS).where(TXNS.c.TXN_STATE == "o")
 _MIN_UNFINISHED = select(func.coalesce(func.min(TXNS.c.TXN_ID), MAX_ID)).where(TXNS.c.TXN_STATE.in_(("a", "o")))
 _MIN_WRITE_SET = select(func.coalesce(func.min(WRITE_SET.c.WS_TXNID), MAX_ID))

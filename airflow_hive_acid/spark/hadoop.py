@@ -51,7 +51,10 @@ class Entry(NamedTuple):
 
 
 class OrcSummary(NamedTuple):
-    """What the footer of an ACID file says: rows, and the smallest and largest value of ``bucket`` (None if empty)."""
+    """What the footer of an ACID file says: rows, and the smallest and largest value of ``bucket``.
+
+    None if it is empty, or has no statistics.
+    """
 
     rows: int
     min_bucket: int | None
@@ -59,7 +62,10 @@ class OrcSummary(NamedTuple):
 
 
 class OrcEvents(NamedTuple):
-    """What the footer of an ACID file says: rows, and the smallest and largest ``operation`` (None if empty)."""
+    """What the footer of an ACID file says: rows, and the smallest and largest ``operation``.
+
+    None if it is empty, or has no statistics.
+    """
 
     rows: int
     min_operation: int | None
@@ -312,7 +318,8 @@ class HadoopFilesystem:
                 return OrcSummary(0, None, None)
             # Column 0 is the file itself, then operation, originalTransaction, bucket.
             statistics = reader.getStatistics()
-            _require_consistent(uri, reader, rows, int(statistics[0].getNumberOfValues()))
+            if not _has_statistics(uri, reader, rows, int(statistics[0].getNumberOfValues())):
+                return OrcSummary(rows, None, None)
             bucket = statistics[3]
             return OrcSummary(rows, int(bucket.getMinimum()), int(bucket.getMaximum()))
         finally:
@@ -332,7 +339,8 @@ class HadoopFilesystem:
             every = reader.getStatistics() if fields is not None and fields.size() == _EVENT_COLUMNS else None
             if every is None or str(fields.get(0)).lower() != "operation":
                 raise CorruptTableError(f"{uri} is called like an ACID file, but does not have its six columns")
-            _require_consistent(uri, reader, rows, int(every[0].getNumberOfValues()))
+            if not _has_statistics(uri, reader, rows, int(every[0].getNumberOfValues())):
+                return OrcEvents(rows, None, None)
             statistics = every[1]
             return OrcEvents(rows, int(statistics.getMinimum()), int(statistics.getMaximum()))
         finally:
@@ -361,7 +369,7 @@ class HadoopFilesystem:
         reader = self.orc_reader(uri)
         try:
             rows = int(reader.getNumberOfRows())
-            _require_consistent(uri, reader, rows, rows)  # other writers' files may have no statistics
+            _has_statistics(uri, reader, rows, rows)  # other writers' files may have no statistics
             return rows
         finally:
             reader.close()
@@ -406,18 +414,22 @@ class HadoopFilesystem:
             ) from error
 
 
-def _require_consistent(uri: str, reader: Any, rows: int, counted: int) -> None:
+def _has_statistics(uri: str, reader: Any, rows: int, counted: int) -> bool:
     """Refuse a file whose footer contradicts itself about its rows; all of it has been read already.
+
+    A Hive 3.1 that compacts writes files without row index, and counts nothing in their statistics: false for those.
 
     :param counted: what the statistics say.
     """
     stripes = reader.getStripes()
     stored = sum(int(stripes.get(i).getNumberOfRows()) for i in range(stripes.size()))
-    if not rows == stored == counted:
+    says_nothing = counted == 0 and int(reader.getRowIndexStride()) == 0
+    if rows != stored or not (rows == counted or says_nothing):
         raise CorruptTableError(
             f"{uri} has a footer that says {rows} rows, its stripes say {stored} and its statistics {counted}: the "
             "file is damaged, and rows would be missing or counted wrongly; restore it"
         )
+    return rows == counted
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ def create(context: typer.Context) -> None:
 
 @app.command()
 def upgrade(context: typer.Context) -> None:
-    """Add our own tables to the metastore of a Hive 4.0, 4.1 or 4.2, or bring them to this release's version.
+    """Add our own tables to the metastore of a Hive (3.1, 4.0 to 4.2), or bring them to this release's version.
 
     Hive's own tables keep their rows and columns, and its VERSION stays. Harmless when there is nothing to do.
     """
@@ -48,5 +48,7 @@ def check(context: typer.Context) -> None:
     else:
         extension = f"our tables version {state.extension_version}, an older one: run 'hive-acid schema upgrade'"
     say(f"{client.database.where}: Hive schema {state.version}, {extension}; warehouse {client.catalog.warehouse()}")
+    for what in state.lacks:
+        say(f"  not on this metastore: {what}")
     if not state.is_current:
         raise typer.Exit(1)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert
 
 from airflow_hive_acid.metastore.catalog.ids import IdKind
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.hive_catalog import PART_COL_STATS, TAB_COL_STATS
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +93,11 @@ def write_column_statistics(
     """Let these take the place of what was known of the columns.
 
     :param owner_id: id of the partition, or of the table without partitions.
+    :raises SchemaVersionError: on a metastore of a Hive before 4, which finds them by names that we do not write.
     """
+    require_hive_4(
+        backend_of(connection).layout, "ANALYZE … FOR COLUMNS", "let its Hive count, or leave FOR COLUMNS out"
+    )
     table, key = (PART_COL_STATS, "PART_ID") if of_partition else (TAB_COL_STATS, "TBL_ID")
     names = [column.name for column in found]
     connection.execute(

@@ -43,6 +43,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXN_COMPONENTS,
     TXNS,
 )
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -57,6 +58,7 @@ FETCH_SIZE = 1000
 POOL_TIMEOUT_MS = 12 * 3_600_000
 _ACTIVE = (CompactionState.INITIATED, CompactionState.WORKING)
 
+_LEAVE_IT = "its Hive compacts and cleans, and knows neither our names of directories nor our states"
 _cq = COMPACTION_QUEUE.c
 _ID = _cq.CQ_ID == bindparam("id")
 _CLAIM = (
@@ -153,6 +155,7 @@ class CompactionQueue:
 
         The txn's commit fills in from when on nobody can read it any more.
         """
+        require_hive_4(self._database.layout(), "a drop that leaves its files to the Cleaner", "drop it without")
         return cleaning.insert_soft_delete(
             connection, resource, location, txn_id=txn_id, highest_write_id=highest_write_id, purge=purge
         )
@@ -162,6 +165,7 @@ class CompactionQueue:
 
         :param user: who wants it, and why; kept in the history.
         """
+        require_hive_4(self._database.layout(), "the end of a compaction that was asked for", _LEAVE_IT)
         return [
             self._database.run(partial(runs.cancel, request_id=request_id, user=user, reason=reason))
             for request_id in ids
@@ -183,6 +187,7 @@ class CompactionQueue:
             for longer than ``pool_timeout_ms``.
         """
         worker = free_text(worker_id, "worker id", 128)
+        require_hive_4(self._database.layout(), "a compaction by this package", _LEAVE_IT)
 
         def operation(connection: Connection) -> Compaction | None:
             if pool is not None:
@@ -198,7 +203,9 @@ class CompactionQueue:
         return self._database.run(operation, Repeat.BEFORE_COMMIT)
 
     def waiting(self, pool_timeout_ms: int = POOL_TIMEOUT_MS) -> list[runs.Waiting]:
-        """How many requests wait for a worker, by pool."""
+        """How many requests wait for a worker of ours, by pool; none where Hive's own workers do it."""
+        if self._database.layout().counts_txns:
+            return []
         return self._database.read(lambda connection: runs.waiting(connection, pool_timeout_ms))
 
     def of_worker(self, worker_id: str) -> list[Compaction]:
@@ -336,12 +343,16 @@ class CompactionQueue:
 
         :param after: only requests with larger ids: the next part of them.
         """
+        if self._database.layout().counts_txns:
+            return []  # its Hive cleans
         return self._database.read(lambda connection: candidates.find_ready(connection, retention_ms, limit, after))
 
     def find_aborts_to_clean(
         self, count: int = 1000, age_ms: int = 12 * 3_600_000, limit: int = FETCH_SIZE
     ) -> list[AbortedWrites]:
         """Where aborted txns have left more than ``count`` components, or one older than ``age_ms``."""
+        if self._database.layout().counts_txns:
+            return []  # its Hive compacts them away
         return self._database.read(lambda connection: candidates.find_aborted(connection, count, age_ms, limit))
 
     def active(self) -> list[Compaction]:
@@ -427,6 +438,7 @@ class CompactionQueue:
 
     def retry_aborted(self, writes: AbortedWrites, error: str, pause_ms: int) -> None:
         """Removing aborted writes failed: remember it in a row of type ABORT_TXN_CLEANUP, with a longer pause."""
+        require_hive_4(self._database.layout(), "a clean-up after aborted txns", _LEAVE_IT)
 
         with self._mutex(SCHEDULER_MUTEX):
             self._database.run(

@@ -24,10 +24,12 @@ from airflow_hive_acid.metastore.compaction.model import (
     format_properties,
 )
 from airflow_hive_acid.metastore.compaction.rows import QUEUE, compaction, next_request_ids
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import free_text, info
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE
+from airflow_hive_acid.metastore.setup.abilities import require
 from airflow_hive_acid.metastore.txns.snapshots import take_snapshot
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.schema.layouts import Layout
 
 VERSION = f"airflow-hive-acid {__version__}"
 _TABLES = 300
@@ -95,6 +98,8 @@ def enqueue(connection: Connection, requests: Sequence[CompactionRequest], gap_t
     :return: an answer for each.
     """
     rows = [request.row() for request in requests]
+    for request in requests:
+        _require_columns(backend_of(connection).layout, request)
     in_the_way = _in_the_way(connection, [request.resource for request in requests], gap_timeout_ms)
     new = sum(request.resource not in in_the_way for request in requests)
     ids = iter(next_request_ids(connection, new)) if new else iter(())
@@ -115,6 +120,14 @@ def enqueue(connection: Connection, requests: Sequence[CompactionRequest], gap_t
     if accepted:
         connection.execute(_INSERT, accepted)
     return answers
+
+
+def _require_columns(layout: Layout, request: CompactionRequest) -> None:
+    """Refuse what this metastore's queue has no place for: its Hive would do something else."""
+    if request.type is CompactionType.REBALANCE:
+        require(layout, "COMPACTION_QUEUE", "CQ_NUMBER_OF_BUCKETS", f"a rebalance of {request.resource}")
+    if request.pool is not None:
+        require(layout, "COMPACTION_QUEUE", "CQ_POOL_NAME", f"the compaction pool {request.pool!r}")
 
 
 def _refused(existing: Compaction) -> EnqueueResult:

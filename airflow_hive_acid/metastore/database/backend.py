@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.metastore.database.compiled import CompiledStatements
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_LOCK_TBL
+from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID, USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.base import Executable
 
     from airflow_hive_acid.metastore.database.connections import IdleConnections, KeptConnections
+    from airflow_hive_acid.metastore.schema.layouts import Layout
 
 OPTION = "hive_acid_backend"
 """SQLAlchemy's execution option that leads from a connection to its backend."""
@@ -75,6 +77,7 @@ class Backend:
     :cvar latin1: Hive's columns hold no other characters.
     :cvar statement_clock: it has a clock that stands still while a statement runs.
     :cvar pairs: how a statement takes a list of pairs.
+    :ivar layout: how the metastore's tables differ from Hive 4's; looked up with the first connection.
     """
 
     name = ""
@@ -85,6 +88,7 @@ class Backend:
     latin1 = False
     statement_clock = True
     pairs = PairList()
+    layout = USUAL
 
     def file(self, url: sa.URL) -> Path | None:
         """The file that is the whole database, where it has no server."""
@@ -112,10 +116,16 @@ class Backend:
         """A pooled connection whose transactions only read, and see one moment."""
         yield connection.execution_options(isolation_level="REPEATABLE READ")
 
+    def find_layout(self, connection: Connection) -> Layout:
+        """How the tables of the metastore behind a connection differ from Hive 4's."""
+        return USUAL
+
     # --- statements -----------------------------------------------------------------------------------------------
 
     def open_txn_lock(self, *, exclusive: bool) -> Step:
         """The statement that takes Hive's open-txn lock; see :func:`open_txn_lock`."""
+        if self.layout.counts_txns:
+            return LOCK_COUNT
         return Step(_READ_OPENS_EXCLUSIVE if exclusive else _READ_OPENS_SHARED)
 
     def execute(self, connection: Connection, steps: Sequence[Step]) -> list[Result]:
@@ -190,6 +200,9 @@ def server_engine(
     )
 
 
+LOCK_COUNT = Step(sa.select(NEXT_TXN_ID.c.NTXN_NEXT).with_for_update())
+"""Takes the open-txn lock on a metastore that counts txns, as Hive 3 does: every open and every commit that needs it
+alone. Returns the next txn id."""
 _READ_OPENS_SHARED = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update(read=True)
 _READ_OPENS_EXCLUSIVE = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update()
 
@@ -206,7 +219,7 @@ def backend_of(connection: Connection) -> Backend:
 def open_txn_lock(connection: Connection, *, exclusive: bool) -> Step:
     """The statement that takes Hive's open-txn lock: shared by every open, exclusive by commits that need MAX(TXN_ID).
 
-    Where there is one writer, the write transaction is the lock.
+    Where there is one writer, the write transaction is the lock; where txns are counted, it is always exclusive.
     """
     return backend_of(connection).open_txn_lock(exclusive=exclusive)
 

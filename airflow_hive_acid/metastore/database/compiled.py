@@ -52,6 +52,11 @@ class CompiledStatements:
         self._own[key] = compiled
 
 
+def forget_kind(dialect: Dialect) -> None:
+    """Something about a dialect has changed that its texts depend on."""
+    _kinds.pop(dialect, None)
+
+
 def _shareable(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(_kind(part) if isinstance(part, Dialect) else part for part in key)
 

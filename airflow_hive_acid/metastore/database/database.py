@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
+from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError, NoSuchTxnError
 from airflow_hive_acid.metastore.database.backend import COMMIT_SENT
 from airflow_hive_acid.metastore.database.backends import backend_for
 from airflow_hive_acid.metastore.database.failures import Failure, FailureRules, explain, is_unsendable
+from airflow_hive_acid.metastore.database.layouts import fit
 from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database.connections import KeptConnections, OwnConnection
+    from airflow_hive_acid.metastore.schema.layouts import Layout
 
 T = TypeVar("T")
 
@@ -63,6 +65,7 @@ class Features:
 
     min_history_level: bool
     min_history_write_id: bool
+    write_notifications: bool
     notifications: bool
     extensions: bool
     leases: bool
@@ -99,6 +102,7 @@ class Database:
         self._process = os.getpid()
         self._patient = patient
         self._was_connected = False
+        self._fitted = False
         self._features: Features | None = None
         self._look_again = 0.0
         self.engine = self.backend.make_engine(self.url, pool_size, patient=patient)
@@ -175,9 +179,11 @@ class Database:
         """
         if self._features is None or time.monotonic() >= self._look_again:
             names = set(sa.inspect(connection).get_table_names())
+            names |= {name for name in self.backend.layout.lower_case if name.lower() in names}
             self._features = Features(
                 min_history_level="MIN_HISTORY_LEVEL" in names,
                 min_history_write_id="MIN_HISTORY_WRITE_ID" in names,
+                write_notifications="TXN_WRITE_NOTIFICATION_LOG" in names,
                 notifications={"NOTIFICATION_LOG", "NOTIFICATION_SEQUENCE", "SEQUENCE_TABLE"} <= names,
                 extensions="HIVE_ACID_JOB" in names,
                 leases="HIVE_LEASE" in names,
@@ -190,6 +196,13 @@ class Database:
             whole = all(dataclasses.astuple(self._features))
             self._look_again = math.inf if whole else time.monotonic() + _LOOK_AGAIN_SECONDS
         return self._features
+
+    def layout(self) -> Layout:
+        """How the metastore's tables differ from Hive 4's; looked up once."""
+        with self.translated():
+            self._leave_parent()
+            self._fit()
+        return self.backend.layout
 
     def forget_features(self) -> None:
         """Look again which tables exist: the schema was changed."""
@@ -212,6 +225,7 @@ class Database:
             try:
                 if hot and self._kept is not None:
                     self._leave_parent()
+                    self._fit()
                     connection = self._kept.take()
                     self._was_connected, sent = True, connection.info
                     return self._once_kept(self._kept, connection, operation, sent)
@@ -222,6 +236,10 @@ class Database:
                         result = operation(connection)
                         sent[COMMIT_SENT] = True
                 return result
+            except NoSuchTxnError as error:
+                if commit_lost:  # a metastore that counts txns forgets those that have committed
+                    raise self._unknown_outcome() from error
+                raise
             except HiveAcidError:
                 raise
             except Exception as error:
@@ -231,14 +249,17 @@ class Database:
                 pause = self._pause(failure, tries, retry_duplicates=retry_duplicates)
                 if pause is None or (lost_now and repeat is Repeat.BEFORE_COMMIT):
                     if commit_lost:
-                        raise OutcomeUnknownError(
-                            f"the connection to the metastore {self.where} broke while committing; whether the change "
-                            "happened is unknown: look it up before doing anything else"
-                        ) from error
+                        raise self._unknown_outcome() from error
                     if _is_database_error(error):
                         raise explain(error, failure, self.where) from error
                     raise
             self._sleep(pause)
+
+    def _unknown_outcome(self) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"the connection to the metastore {self.where} broke while committing; whether the change happened is "
+            "unknown: look it up before doing anything else"
+        )
 
     @staticmethod
     def _once_kept(
@@ -276,6 +297,7 @@ class Database:
     @contextlib.contextmanager
     def _connected(self, *, reading: bool = False) -> Iterator[Connection]:
         self._leave_parent()
+        self._fit()
         if self._idle is not None:
             with self._idle.connected(reading=reading) as connection:
                 self._was_connected = True
@@ -288,6 +310,23 @@ class Database:
                 return
             with self.backend.reading(connection) as view:
                 yield view
+
+    def _fit(self) -> None:
+        """Once: let statements be for the tables that this metastore has."""
+        if self._fitted:
+            return
+        with self.engine.connect() as connection:
+            layout = self.backend.find_layout(connection)
+        if layout != self.backend.layout:
+            fit(self.engine.dialect, layout)
+            self.backend.layout = layout
+        self._fitted = True
+
+    def engine_of_its_own(self, isolation_level: str) -> sa.Engine:
+        """An engine for a connection that is held for long: its connections are closed when they are given back."""
+        engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, isolation_level=isolation_level)
+        fit(engine.dialect, self.backend.layout)
+        return engine
 
     def _leave_parent(self) -> None:
         if os.getpid() != self._process:

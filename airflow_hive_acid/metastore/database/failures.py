@@ -51,6 +51,8 @@ _SQLSTATES = {
 _SQLSTATE_CLASSES = {"08": Failure.DISCONNECT, "22": Failure.DATA, "28": Failure.REFUSED}
 _MYSQL_CODES = {
     # 1205: lock wait, on MariaDB NOWAIT as well; 3572: NOWAIT on MySQL.
+    # 1412: somebody has changed the table since this transaction's view of the database was made.
+    1412: Failure.RETRYABLE,
     1213: Failure.DEADLOCK, 1205: Failure.DEADLOCK, 3572: Failure.DEADLOCK, 1020: Failure.DEADLOCK,
     2003: Failure.DISCONNECT, 2006: Failure.DISCONNECT, 2013: Failure.DISCONNECT, 2055: Failure.DISCONNECT,
     1053: Failure.DISCONNECT, 1040: Failure.DISCONNECT, 1927: Failure.DISCONNECT, 0: Failure.DISCONNECT,

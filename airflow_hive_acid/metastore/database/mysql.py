@@ -22,11 +22,14 @@ from airflow_hive_acid.metastore.database.clock import (
     statement_ms,
 )
 from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
+from airflow_hive_acid.metastore.database.layouts import find_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sqlalchemy.engine import Connection, Engine
+
+    from airflow_hive_acid.metastore.schema.layouts import Layout
 
 _HURRY = "SET SESSION innodb_lock_wait_timeout = 20"
 """Somebody who is not patient waits no longer than 20 s."""
@@ -49,6 +52,10 @@ class MysqlBackend(Backend):
         if not patient:
             event.listen(engine, "connect", _hurry)
         return engine
+
+    def find_layout(self, connection: Connection) -> Layout:
+        """See :class:`Backend`."""
+        return find_layout(connection, sa.func.database())
 
     def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
         """See :class:`Backend`; the joined form says the same."""

@@ -15,7 +15,15 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 
 from airflow_hive_acid.metastore.database import pipeline
-from airflow_hive_acid.metastore.database.backend import COMMIT_SENT, Backend, PairList, Result, Step, server_engine
+from airflow_hive_acid.metastore.database.backend import (
+    COMMIT_SENT,
+    LOCK_COUNT,
+    Backend,
+    PairList,
+    Result,
+    Step,
+    server_engine,
+)
 from airflow_hive_acid.metastore.database.clock import (
     clock_ms,
     clock_timestamp,
@@ -24,12 +32,15 @@ from airflow_hive_acid.metastore.database.clock import (
 )
 from airflow_hive_acid.metastore.database.connections import KeptConnections
 from airflow_hive_acid.metastore.database.expressions import bytewise, halt_if, within_ranges
+from airflow_hive_acid.metastore.database.layouts import find_layout, layout_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import Connection, Engine
     from sqlalchemy.sql.base import Executable
+
+    from airflow_hive_acid.metastore.schema.layouts import Layout
 
 _HURRY = "-c statement_timeout=20000"
 """A statement of somebody who is not patient takes no longer than 20 s."""
@@ -44,7 +55,7 @@ NOT_DURABLE = sa.text("SET LOCAL synchronous_commit = off")
 _CREATION_UNTIL_COMMIT = sa.select(func.pg_advisory_xact_lock(func.hashtext("hive_acid_schema")))
 _DIVISION_BY_ZERO = "22012"
 """SQLSTATE of what :class:`halt_if` raises."""
-_COMPILED: dict[Executable, pipeline.ServerStatement] = {}
+_COMPILED: dict[tuple[str, Executable], pipeline.ServerStatement] = {}
 _TOGETHER: dict[tuple[Executable, ...], Executable] = {}
 
 
@@ -105,8 +116,14 @@ class PostgresqlBackend(Backend):
                 if not (driver.closed or driver.broken):
                     driver.read_only = None
 
+    def find_layout(self, connection: Connection) -> Layout:
+        """See :class:`Backend`."""
+        return find_layout(connection, func.current_schema())
+
     def open_txn_lock(self, *, exclusive: bool) -> Step:
         """See :class:`Backend`."""
+        if self.layout.counts_txns:
+            return LOCK_COUNT
         return Step(_LOCK_OPENS_EXCLUSIVE if exclusive else _LOCK_OPENS_SHARED)
 
     def execute(self, connection: Connection, steps: Sequence[Step]) -> list[Result]:
@@ -166,12 +183,13 @@ def _pipeline(connection: Connection, steps: Sequence[Step], *, commit: bool = F
 
 
 def _compiled(connection: Connection, statement: Executable) -> pipeline.ServerStatement:
-    found = _COMPILED.get(statement)
+    key = (layout_tag(connection), statement)
+    found = _COMPILED.get(key)
     if found is None:
         compiled = statement.compile(dialect=connection.dialect)  # type: ignore[attr-defined]
         if compiled.post_compile_params:
             raise AssertionError(f"a statement with an IN list cannot travel in a batch: {compiled.string}")
-        found = _COMPILED[statement] = pipeline.server_statement(compiled.string, compiled.params)
+        found = _COMPILED[key] = pipeline.server_statement(compiled.string, compiled.params)
     return found
 
 

@@ -26,6 +26,10 @@ _MODULES = {"postgresql": ("psycopg", "postgres"), "mysql": ("pymysql", "mysql")
 _EXAMPLES = "sqlite:///path/metastore.db, postgresql://user:password@host/db or mysql://user:password@host/db"
 #: Parameters of drivers that hold a secret.
 _SECRET = re.compile("pass|pwd|secret|token", re.IGNORECASE)
+_NAMED = {
+    "oracle": "a metastore on Oracle (Hive's own scripts make one there)",
+    "mssql": "a metastore on SQL Server (Hive's own scripts make one there)",
+}
 _HALF = re.compile("[\ud800-\udfff]")
 _HIGHEST_PORT = 65_535
 
@@ -40,9 +44,9 @@ def normalize_url(url: str | sa.URL) -> sa.URL:
     parsed = parse_url(url, "the metastore URL")
     backend = parsed.get_backend_name()
     if backend not in _DRIVERS:
+        named = _NAMED.get(backend, f"a metastore database of type {backend!r}")
         raise InvalidArgumentsError(
-            f"a metastore database of type {backend!r} is not supported; supported are SQLite, PostgreSQL and "
-            f"MySQL/MariaDB: {_EXAMPLES}"
+            f"{named} is not supported; supported are SQLite, PostgreSQL and MySQL/MariaDB: {_EXAMPLES}"
         )
     parsed = parsed.set(drivername=_DRIVERS[backend])
     if backend == "sqlite":

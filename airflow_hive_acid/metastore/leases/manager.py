@@ -47,6 +47,7 @@ from airflow_hive_acid.metastore.leases.model import (
 from airflow_hive_acid.metastore.leases.objects import covers, resolve_objects
 from airflow_hive_acid.metastore.leases.queue import WaitingGrab, wait_in_line
 from airflow_hive_acid.metastore.names.objects import info
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -438,9 +439,14 @@ class Leases:
         wanted, partial = self._resolved(lease_objects(objs, lease_type))
         self._check_storable(wanted)
         lasts = duration_ms(seconds, self._longest_ms)
-        return Request(
-            wanted, lasts, info(user or self._user), self._host, hash_of(secret), self.mirrors(mirror), partial=partial
-        )
+        mirrored = self.mirrors(mirror)
+        if mirrored:
+            require_hive_4(
+                self._database.layout(),
+                "a lease for which Hive's writers wait",
+                "with mirror=False, or hive.acid.lease.mirror=false, it holds among the users of this package",
+            )
+        return Request(wanted, lasts, info(user or self._user), self._host, hash_of(secret), mirrored, partial=partial)
 
     def objects(
         self,

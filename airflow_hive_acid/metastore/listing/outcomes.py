@@ -17,6 +17,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
+from airflow_hive_acid.metastore.txns.history import LARGEST_TXN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
 _TXNS_OF = SHOW_TXNS.where(TXNS.c.TXN_ID.in_(_IDS))
 _COMMITTED_OF = select(_C.CTC_TXNID).where(_C.CTC_TXNID.in_(_IDS)).distinct()
-_HIGHEST = select(func.coalesce(func.max(TXNS.c.TXN_ID), 0))
+_HIGHEST = select(func.coalesce(LARGEST_TXN, 0))
 _NEXT = select(_N.NWI_NEXT).where(_N.NWI_DATABASE == _DB, _N.NWI_TABLE == _TBL)
 _WRITERS = (
     SHOW_TXNS.add_columns(_T.T2W_WRITEID)

@@ -6,7 +6,7 @@ not at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -163,6 +163,11 @@ def merge_components(components: Sequence[LockComponent]) -> tuple[LockComponent
         ):
             merged[component.object] = component
     return tuple(merged.values())
+
+
+def as_hive_3(components: Sequence[LockComponent]) -> tuple[LockComponent, ...]:
+    """The same as a Hive 3 can read them: it has no EXCL_WRITE, and fails on a lock of a type that it does not know."""
+    return tuple(replace(c, type=LockType.EXCLUSIVE) if c.type is LockType.EXCL_WRITE else c for c in components)
 
 
 def describe_object(database: str, table: str | None, partition: str | None) -> str:

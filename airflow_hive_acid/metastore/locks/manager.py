@@ -13,13 +13,19 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from airflow_hive_acid.errors import NoSuchLockError, TxnOpenError
-from airflow_hive_acid.metastore.database.backend import Result, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.database.backend import Result, Step, backend_of, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType
 from airflow_hive_acid.metastore.database.wakeups import release_steps
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
-from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse, describe_object, merge_components
+from airflow_hive_acid.metastore.locks.interface import (
+    LockRequest,
+    LockResponse,
+    as_hive_3,
+    describe_object,
+    merge_components,
+)
 from airflow_hive_acid.metastore.locks.lease_locks import blocking_under_lease
 from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
 from airflow_hive_acid.metastore.locks.single_object import grant_at_once
@@ -111,6 +117,8 @@ def enqueue(
     :raises TxnAbortedError: when its txn is aborted.
     """
     components = merge_components(request.components)
+    if backend_of(connection).layout.counts_txns:
+        components = as_hive_3(components)
     # The id is not known yet, and every request that exists has a smaller one.
     wanted = [
         Lock(_ANY_ID, number, request.txn_id, c.database, c.table, lock_partition(c.partition), c.type)

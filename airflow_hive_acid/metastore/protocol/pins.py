@@ -36,6 +36,8 @@ from airflow_hive_acid.metastore.protocol.table_uses import table_uses
 from airflow_hive_acid.metastore.protocol.transaction import ReaderSnapshot
 from airflow_hive_acid.metastore.schema.hive_transactions import MIN_HISTORY_WRITE_ID, TXNS
 from airflow_hive_acid.metastore.schema.pins import HIVE_ACID_PIN, HIVE_ACID_PIN_HELD, HIVE_ACID_PIN_TABLE
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
+from airflow_hive_acid.metastore.txns.history import LARGEST_TXN
 from airflow_hive_acid.metastore.txns.pin_rules import (
     AGENT,
     Pin,
@@ -146,6 +148,11 @@ class Pins:
         if not self._has_tables():
             raise SchemaVersionError("this metastore has no tables for pins yet: run 'hive-acid schema upgrade'")
         self._require_free(name)
+        require_hive_4(
+            self._database.layout(),
+            "a pin",
+            "its Hive's Cleaner only waits for locks, so nothing would keep the files; read in one transaction instead",
+        )
         agent = f"{AGENT} {name}" + (f" ({agent_info})" if agent_info else "")
         begun = begin(self._client, table_uses(list(found)), agent, TxnType.READ_ONLY)
         reader = ReaderSnapshot(self._client, begun)
@@ -322,7 +329,7 @@ class Pins:
                 return False
             # Nobody opens a txn meanwhile: whoever still found the pin has one that is not newer than this.
             lock_open_txns(connection, exclusive=True)
-            newest = connection.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one()
+            newest = connection.execute(select(LARGEST_TXN)).scalar_one()
             connection.execute(update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(
                 HPN_STATE=PinState.ENDED.value, HPN_LIVE=None, HPN_ENDED=clock_ms(), HPN_END_TXNID=newest,
                 HPN_REASON=reason,

@@ -50,6 +50,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 from airflow_hive_acid.metastore.txns import commits
 from airflow_hive_acid.metastore.txns import events as txn_events
 from airflow_hive_acid.metastore.txns.aborts import abort_rows
@@ -229,6 +230,7 @@ def advance(connection: Connection, client: Verbs, request: Advance) -> None:
     :raises ReplicationBusyError: when another sync took over, or the replica was failed over; nothing was changed.
     :raises ReplicaDivergedError: when somebody else wrote one of the tables; names all of them.
     """
+    require_hive_4(client.database.backend.layout, "a replica", "replicate to a metastore of this package or of Hive 4")
     found = require_attempt(connection, request.policy, request.attempt)
     if found.state_id == request.state_id and not found.tables:
         return  # asked again after a reply was lost: it is done

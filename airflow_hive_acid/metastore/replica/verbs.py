@@ -9,6 +9,7 @@ from airflow_hive_acid.metastore.database.codes import AbortReason, TxnType
 from airflow_hive_acid.metastore.database.database import Repeat
 from airflow_hive_acid.metastore.names.objects import canonical_partition, table_name
 from airflow_hive_acid.metastore.notifications import events
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 from airflow_hive_acid.metastore.txns import aborts, commits, replicas, txns
 from airflow_hive_acid.metastore.txns import events as txn_events
 from airflow_hive_acid.metastore.txns.opens import open_in_time
@@ -35,6 +36,7 @@ class Replica:
     def open_txns(self, source_txns: Sequence[int]) -> list[int]:
         """Open a txn here for each source txn, in order; those opened before are returned again."""
         client = self._client
+        require_hive_4(client.database.layout(), "a replica", "replicate to a metastore of this package or of Hive 4")
         request = txns.OpenRequest(client.user, client.host, 1, TxnType.REPL_CREATED, f"replication {self._policy}")
 
         # Idempotent, unlike other opens: the mapping tells what a lost reply did.

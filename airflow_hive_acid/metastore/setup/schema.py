@@ -19,7 +19,7 @@ from airflow_hive_acid.errors import ConfigurationError, SchemaVersionError
 from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.schema.hive_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS
-from airflow_hive_acid.metastore.schema.hive_server import SERVER_TABLES
+from airflow_hive_acid.metastore.schema.hive_server import SERVER_TABLES as SERVER_TABLES
 from airflow_hive_acid.metastore.schema.hive_transactions import *  # noqa: F403
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     HIVE_ACID_VERSION,
@@ -31,9 +31,11 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXNS,
     VERSION,
 )
+from airflow_hive_acid.metastore.schema.layouts import LATER_TABLES, OPTIONAL_TABLES
 from airflow_hive_acid.metastore.schema.ours import *  # noqa: F403
 from airflow_hive_acid.metastore.schema.ours import EXTENSION_TABLES
 from airflow_hive_acid.metastore.schema.types import METADATA
+from airflow_hive_acid.metastore.setup.abilities import lacking
 from airflow_hive_acid.metastore.setup.upgrade import (
     EXTENSION_VERSION as EXTENSION_VERSION,
 )
@@ -49,10 +51,13 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database.database import Database
+    from airflow_hive_acid.metastore.schema.layouts import Layout
 
 SCHEMA_VERSION = "4.1.0"
 """Version of the schema we create."""
 _SERVED = re.compile(r"4\.[012](\.\d+)+")
+_COUNTING = re.compile(r"3\.1(\.\d+)+(-\w+)?")
+"""Versions of a Hive that counts txns in a table of its own (NEXT_TXN_ID)."""
 _MODEL = "org.apache.hadoop.hive.metastore.model."
 
 
@@ -63,11 +68,13 @@ class SchemaState:
     :param version: Hive's schema version.
     :param comment: Hive's comment to it.
     :param extension_version: version of our tables, None when they are not there.
+    :param lacks: what cannot be had on it, for people; empty for Hive 4's.
     """
 
     version: str
     comment: str | None
     extension_version: int | None
+    lacks: tuple[str, ...] = ()
 
     @property
     def is_current(self) -> bool:
@@ -102,7 +109,7 @@ def upgrade_schema(database: Database) -> SchemaUpgrade:
     """Create our own tables in a metastore that Hive's schema tool has made, or bring them to this release's version.
 
     :return: what was done; nothing when everything was there.
-    :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore, or our tables are of a newer release.
+    :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2, or our tables are newer.
     """
 
     def upgrade(connection: Connection) -> SchemaUpgrade:
@@ -117,7 +124,7 @@ def upgrade_schema(database: Database) -> SchemaUpgrade:
 def check_schema(database: Database) -> SchemaState:
     """What the database holds.
 
-    :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore; names what was found and the remedy.
+    :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2; names what was found.
     """
     return database.read(read_state)
 
@@ -136,12 +143,16 @@ def read_state(connection: Connection) -> SchemaState:
     if row is None:
         raise SchemaVersionError(f"the metastore has no schema version: {_UNFINISHED}")
     version = str(row[0])
-    if not _SERVED.fullmatch(version):
+    layout = backend_of(connection).layout
+    if not (_COUNTING if layout.counts_txns else _SERVED).fullmatch(version):
         raise SchemaVersionError(
-            f"the metastore's schema version is {version}; served are 4.0, 4.1 and 4.2. {_what_to_do(version)}"
+            f"the metastore's schema version is {version}; served are 3.1, 4.0, 4.1 and 4.2, each with the tables of "
+            f"that Hive. {_what_to_do(version)}"
         )
     hive_tables = {t.name for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
-    missing = sorted(hive_tables - names - _OPTIONAL)
+    there = {name.upper() if name.upper() in layout.lower_case else name for name in names}
+    missing = sorted(hive_tables - there - _not_needed(layout))
+    missing += sorted(f"{table}.{column}" for table, column in _NEEDED_COLUMNS & layout.absent)
     if missing:
         raise SchemaVersionError(
             f"the metastore of version {version} lacks the tables {', '.join(missing)}: {_UNFINISHED}"
@@ -149,7 +160,23 @@ def read_state(connection: Connection) -> SchemaState:
     extension = None
     if HIVE_ACID_VERSION.name in names:
         extension = read_extension_version(connection)
-    return SchemaState(version, row[1], extension)
+    return SchemaState(version, row[1], extension, lacking(layout))
+
+
+_NEEDED_COLUMNS = {
+    ("TXNS", "TXN_TYPE"),
+    ("TXN_COMPONENTS", "TC_WRITEID"),
+    ("COMPLETED_TXN_COMPONENTS", "CTC_UPDATE_DELETE"),
+}
+"""Without them, as before Hive 3.1, nobody can tell what a txn is and what it wrote."""
+
+
+def _not_needed(layout: Layout) -> frozenset[str]:
+    """Hive's tables that a metastore of this layout need not have.
+
+    Where txns are counted, readers are only protected by MIN_HISTORY_LEVEL: it is needed there.
+    """
+    return (OPTIONAL_TABLES | LATER_TABLES) - {"MIN_HISTORY_LEVEL"} if layout.counts_txns else OPTIONAL_TABLES
 
 
 _UNFINISHED = (
@@ -170,7 +197,9 @@ def _what_to_do(version: str) -> str:
     elif found >= (4, 0):
         whose = "It belongs to an unreleased or changed build of Hive 4, whose tables may differ"
     elif re.fullmatch(r"3\.1\.\d{4,}.*", version):
-        whose = "It belongs to a vendor's Hive (CDP, HDP), whose transactions follow a protocol of their own"
+        whose = "It names a vendor's Hive (CDP, HDP), but its tables are not those of one (there is no NEXT_TXN_ID)"
+    elif found == (3, 1):
+        whose = "It names a Hive 3.1, but its tables are not those of one (there is no NEXT_TXN_ID)"
     else:
         whose = f"It belongs to a Hive {found[0]}.{found[1]}, whose transactions follow an older protocol"
     return (
@@ -180,10 +209,6 @@ def _what_to_do(version: str) -> str:
         "backup made, and the new version's own schematool. Until then give this package a metastore of its own: "
         "'hive-acid schema create' on an empty database"
     )
-
-
-#: Hive itself copes without the first two: the features behind them are then off. The others are of no use to us.
-_OPTIONAL = {"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", *(t.name for t in SERVER_TABLES)}
 
 
 def _create(connection: Connection) -> None:

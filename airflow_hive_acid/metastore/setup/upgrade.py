@@ -61,11 +61,21 @@ def _create_tables(connection: Connection) -> None:
 
 
 def _index_locks(connection: Connection) -> None:
-    HIVE_ACID_LOCK_OBJECT.create(connection, checkfirst=True)
+    _create_index(connection, HIVE_ACID_LOCK_OBJECT)
 
 
 def _index_write_set(connection: Connection) -> None:
-    HIVE_ACID_WRITE_SET.create(connection, checkfirst=True)
+    _create_index(connection, HIVE_ACID_WRITE_SET)
+
+
+def _create_index(connection: Connection, index: sa.Index) -> None:
+    """One of ours on a table of Hive's."""
+    table = index.table
+    if table is None:
+        raise AssertionError(f"index {index.name} is of no table")
+    spelled = backend_of(connection).layout.spelled(table.name)
+    if index.name not in {found["name"] for found in sa.inspect(connection).get_indexes(spelled)}:
+        index.create(connection)
 
 
 def _create_legacy_locks(connection: Connection) -> None:

@@ -51,7 +51,7 @@ from airflow_hive_acid.metastore.txns.conflicts import (
     first_conflict,
     record_step,
 )
-from airflow_hive_acid.metastore.txns.history import forget_steps
+from airflow_hive_acid.metastore.txns.history import COUNTED, forget_steps
 from airflow_hive_acid.metastore.txns.jobs import committed_step
 from airflow_hive_acid.metastore.txns.statistics import SELECT_EXACT, forget
 from airflow_hive_acid.metastore.txns.txns import TxnFacts, facts, lock_txn_step, missing_txn, not_open, was_committed
@@ -129,6 +129,7 @@ _SET_COMMIT_ID = (
     .values(WS_COMMIT_ID=bindparam("commit_id"))
 )
 _MAX_TXN = select(func.max(TXNS.c.TXN_ID))
+_COUNTED_TXN = select(COUNTED)
 _COMPLETE = insert(COMPLETED_TXN_COMPONENTS).from_select(
     ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_TIMESTAMP", "CTC_WRITEID", "CTC_UPDATE_DELETE"],
     select(
@@ -156,6 +157,8 @@ _FORGET_MAP = delete(REPL_TXN_MAP).where(
 _DELETE_COMPONENTS = delete(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
 _DELETE_LOCKS = delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == _TXN)
 _MARK = update(TXNS).where(TXNS.c.TXN_ID == _TXN).values(TXN_STATE="c")
+#: Where txns are counted, a committed txn has no row: a Hive 3 takes every row for one that is open or aborted.
+_FORGET_TXN = delete(TXNS).where(TXNS.c.TXN_ID == _TXN)
 _DELETE_REBUILD_LOCK = delete(MATERIALIZATION_REBUILD_LOCKS).where(MATERIALIZATION_REBUILD_LOCKS.c.MRL_TXN_ID == _TXN)
 _STAMP_QUEUE = (
     update(COMPACTION_QUEUE)
@@ -286,7 +289,8 @@ def commit_txn(
         return _commit_at_once(connection, request, committed, plan, steps)
     # R15: all row changes first, then the lock, so that other clients' opens wait as briefly as possible.
     # R3: what is read under the lock is read in statements of its own.
-    under_lock = [open_txn_lock(connection, exclusive=True), Step(_MAX_TXN)]
+    counting = backend_of(connection).layout.counts_txns
+    under_lock = [open_txn_lock(connection, exclusive=True), Step(_COUNTED_TXN if counting else _MAX_TXN)]
     if plan.check:
         under_lock.append(candidates_step(txn_id))
     undo = () if request.hooks.before_lock() else (SAVEPOINT,)
@@ -322,7 +326,8 @@ def _commit_at_once(
     under_lock = [open_txn_lock(connection, exclusive=True), record]
     events = [] if request.hooks.events is None else request.hooks.events(connection, committed)
     try:
-        finish_batch(connection, [*together(connection, steps), *under_lock, *events, *release_steps(connection)])
+        end = _end_steps(connection, committed.txn_id)
+        finish_batch(connection, [*together(connection, steps), *under_lock, *end, *events, *release_steps(connection)])
     except Exception as error:
         if backend_of(connection).was_halted(error):
             raise NotAtOnceError(f"txn {committed.txn_id} meets a conflict") from error
@@ -449,8 +454,14 @@ def _finish(connection: Connection, request: CommitRequest, committed: Committed
     events = request.hooks.events
     # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last.
     last = [] if events is None else events(connection, committed)
-    finish_batch(connection, [*together(connection, steps), *last, *release_steps(connection)])
+    end = _end_steps(connection, committed.txn_id)
+    finish_batch(connection, [*together(connection, steps), *end, *last, *release_steps(connection)])
     return CommitOutcome()
+
+
+def _end_steps(connection: Connection, txn_id: int) -> list[Step]:
+    """What comes when nothing refers to the txn's row any more."""
+    return [Step(_FORGET_TXN, {"txn_id": txn_id})] if backend_of(connection).layout.counts_txns else []
 
 
 def _unnamed_partition(txn_id: int, database: str, table: str) -> InvalidArgumentsError:

@@ -29,6 +29,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXNS,
     WRITE_SET,
 )
+from airflow_hive_acid.metastore.txns.history import LARGEST_TXN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,7 +121,7 @@ def _recording(operations: tuple[str, ...], *, check: bool) -> sa.Select[Any]:
         _WROTE.c.TC_TABLE,
         _WROTE.c.TC_PARTITION,
         _TXN,
-        select(func.max(TXNS.c.TXN_ID)).scalar_subquery(),
+        LARGEST_TXN,
         _WROTE.c.TC_OPERATION_TYPE,
     ).where(or_(*(_WROTE.c.TC_OPERATION_TYPE == letter for letter in operations)))
     record = sa.insert(WRITE_SET).from_select(_WS_COLUMNS, rows).cte("record")

@@ -15,7 +15,9 @@ from airflow_hive_acid.format.write_ids import MAX_ID
 from airflow_hive_acid.metastore.database.backend import Step
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.expressions import smaller
+from airflow_hive_acid.metastore.database.layouts import either
 from airflow_hive_acid.metastore.schema.hive_transactions import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXNS
+from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +31,13 @@ _OLDEST_OPEN = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == "o").sc
 #: In a statement of its own, so that the clock is read once and not for each row.
 _GAP_AGO = select(clock_ms() - bindparam("gap_timeout", type_=sa.BigInteger)).scalar_subquery()
 #: Ids at or below it that are missing were never opened or are gone: any row below a young one may still appear.
-_LOW_BOUNDARY = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < _GAP_AGO).scalar_subquery()
+_OLD_ENOUGH = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < _GAP_AGO).scalar_subquery()
+COUNTED = select(NEXT_TXN_ID.c.NTXN_NEXT - 1).scalar_subquery()
+"""Where txns are counted: the largest txn id that was given. Under the lock of that row, ids and their rows become
+visible together and in order: nothing can appear below it any more."""
+LARGEST_TXN = either(select(func.max(TXNS.c.TXN_ID)).scalar_subquery(), COUNTED)
+"""The largest txn id that was given: the id of a commit."""
+_LOW_BOUNDARY = either(_OLD_ENOUGH, COUNTED)
 _OPEN_OR_MAX = func.coalesce(_OLDEST_OPEN, MAX_ID)
 _BOUNDARY_NEXT = func.coalesce(_LOW_BOUNDARY, 0) + 1
 WATERMARK = smaller(_OPEN_OR_MAX, _BOUNDARY_NEXT)

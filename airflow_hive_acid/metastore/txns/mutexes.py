@@ -101,9 +101,7 @@ class Mutexes:
     def _hold_row(self, name: str, deadline: float) -> Iterator[MutexHandle | None]:
         if self._engine is None:
             # Not from the pool: it may be held for minutes.
-            self._engine = sa.create_engine(
-                self._database.url, poolclass=sa.pool.NullPool, isolation_level="READ COMMITTED"
-            )
+            self._engine = self._database.engine_of_its_own("READ COMMITTED")
         with self._database.translated(), self._engine.connect() as connection:
             value = self._poll_row(connection, name, deadline)
             if value is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.database.backend import backend_of, lock_open_txns
@@ -20,7 +20,9 @@ from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import free_text
 from airflow_hive_acid.metastore.schema.hive_catalog import DATABASE_PARAMS, DBS
 from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, REPL_TXN_MAP, TXN_TO_WRITE_ID, TXNS
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 from airflow_hive_acid.metastore.txns.aborts import abort_rows
+from airflow_hive_acid.metastore.txns.history import LARGEST_TXN
 from airflow_hive_acid.metastore.txns.txns import OpenRequest, open_txns
 from airflow_hive_acid.metastore.txns.write_ids import allocate, max_allocated
 
@@ -87,7 +89,7 @@ _PAIR = insert(TXN_TO_WRITE_ID).values(
 _ENDED = {
     "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "", "TXN_HOST": "", "TXN_TYPE": 0,
 }  # fmt: skip
-_MAX_TXN = select(func.max(TXNS.c.TXN_ID))
+_MAX_TXN = select(LARGEST_TXN)
 _STILL_THERE = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(_IDS)).with_for_update()
 
 
@@ -267,6 +269,7 @@ def seed_txn_id(connection: Connection, seed: int) -> None:
 
     :raises InvalidArgumentsError: when ids as large were given already.
     """
+    require_hive_4(backend_of(connection).layout, "a start of txn ids", "they go on as NEXT_TXN_ID counts them")
     lock_open_txns(connection, exclusive=True)
     # R3: read after the lock, in a statement of its own.
     largest = int(connection.execute(_MAX_TXN).scalar_one())

@@ -27,9 +27,12 @@ from airflow_hive_acid.format.write_ids import (
 from airflow_hive_acid.metastore.database.backend import Result, Step, backend_of, execute_batch, finish_batch
 from airflow_hive_acid.metastore.database.clock import statement_ms, statement_time
 from airflow_hive_acid.metastore.database.expressions import smaller
+from airflow_hive_acid.metastore.database.layouts import either
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.schema.hive_catalog import DBS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
+from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID
+from airflow_hive_acid.metastore.txns.history import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,12 +63,13 @@ _BOUND = (
     .where(_OLD.c.TXN_STARTED < _NOW - _GAP)
     .cte("bound")
 )
-_BOUNDARY = select(_BOUND.c.txn_id).scalar_subquery()
+#: Where txns are counted, ids become visible in order, and none is missing below the count.
+_BOUNDARY = either(select(_BOUND.c.txn_id).scalar_subquery(), COUNTED)
 #: Below an old row nothing can appear any more, however young a row there is: ids are given in order.
-_AGE = sa.case((TXNS.c.TXN_ID < _BOUNDARY, _GAP), else_=_NOW - TXNS.c.TXN_STARTED)
+_AGE = either(sa.case((TXNS.c.TXN_ID < _BOUNDARY, _GAP), else_=_NOW - TXNS.c.TXN_STARTED), _GAP)
 _MATTERS = or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= _BOUNDARY)
 _OPEN_TXNS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _AGE).where(_MATTERS).order_by(TXNS.c.TXN_ID)
-_LARGEST_TXN = select(func.max(_BELOW.c.TXN_ID)).scalar_subquery()
+_LARGEST_TXN = either(select(func.max(_BELOW.c.TXN_ID)).scalar_subquery(), COUNTED)
 
 _T2W = TXN_TO_WRITE_ID
 _OTHER = TXN_TO_WRITE_ID.alias("t2w")
@@ -161,6 +165,20 @@ _AS_TXN_ROWS = select(
     sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
     _AGE,
 ).where(_MATTERS)
+#: Where txns are counted, the newest one may have no row any more: the count stands for it, as if it had committed.
+_COUNT_AS_TXN = select(
+    _kind(0),
+    sa.cast(literal("c", sa.CHAR(1)), sa.CHAR(1)),
+    _no_text(),
+    NEXT_TXN_ID.c.NTXN_NEXT - 1,
+    sa.cast(0, sa.BigInteger),
+    _GAP,
+)
+_COUNTED_TXNS = sa.union_all(_AS_TXN_ROWS, _COUNT_AS_TXN)
+
+
+def _txn_rows(*, counting: bool) -> tuple[sa.Select[Any], ...]:
+    return (_AS_TXN_ROWS, _COUNT_AS_TXN) if counting else (_AS_TXN_ROWS,)
 
 
 def _table_rows(names: Names) -> sa.Select[Any]:
@@ -179,26 +197,26 @@ def _table_rows(names: Names) -> sa.Select[Any]:
 
 
 @cache
-def _snapshot_of(names: Names) -> sa.CompoundSelect[Any]:
+def _snapshot_of(names: Names, *, counting: bool) -> sa.CompoundSelect[Any]:
     """A fresh snapshot: txns and write ids in one statement."""
-    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, names))
+    return sa.union_all(*_txn_rows(counting=counting), *_write_id_rows(_FLOOR, _MARK, names))
 
 
 @cache
-def _snapshot_and_tables(names: Names) -> sa.CompoundSelect[Any]:
+def _snapshot_and_tables(names: Names, *, counting: bool) -> sa.CompoundSelect[Any]:
     """The same with the tables' ids."""
-    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, names), _table_rows(names))
+    return sa.union_all(*_txn_rows(counting=counting), *_write_id_rows(_FLOOR, _MARK, names), _table_rows(names))
 
 
 @cache
-def _for_list(names: Names) -> sa.CompoundSelect[Any]:
+def _for_list(names: Names, *, counting: bool) -> sa.CompoundSelect[Any]:
     """Write ids for a txn list given by the caller."""
     floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
     return sa.union_all(*_write_id_rows(floor, mark, names))
 
 
 @cache
-def _for_list_and_tables(names: Names) -> sa.CompoundSelect[Any]:
+def _for_list_and_tables(names: Names, *, counting: bool) -> sa.CompoundSelect[Any]:
     """The same with the tables' ids, and what is open or aborted now, so that it is one statement."""
     floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
     ended_later = select(_kind(4), _no_text(), _no_text(), TXNS.c.TXN_ID, _no_number(), _no_number()).where(
@@ -232,6 +250,9 @@ class Snapshot:
 def open_txns(connection: Connection, gap_timeout_ms: int) -> OpenTxns:
     """Open and aborted txns (getOpenTxns)."""
     parameters = {"gap_timeout": gap_timeout_ms, **statement_time(connection)}
+    if backend_of(connection).layout.counts_txns:
+        found = sorted((r[3], r[1], r[4], r[5]) for r in connection.execute(_COUNTED_TXNS, parameters))
+        return fold_open_txns(found, gap_timeout_ms)
     rows = [(r[0], r[1], r[2], r[3]) for r in connection.execute(_OPEN_TXNS, parameters)]
     return fold_open_txns(rows, gap_timeout_ms)
 
@@ -347,7 +368,7 @@ def write_ids_and_table_ids(
 
 def _rows(
     connection: Connection,
-    statement: Callable[[Names], sa.CompoundSelect[Any]],
+    statement: Callable[..., sa.CompoundSelect[Any]],
     tables: Sequence[TableName],
     parameters: dict[str, Any],
     more: Sequence[Step],
@@ -355,7 +376,8 @@ def _rows(
     finish: bool = False,
 ) -> tuple[Sequence[Any], list[Result]]:
     names = names_of(connection, tables)
-    step = Step(statement(names), parameters | table_parameters(tables, names))
+    counting = backend_of(connection).layout.counts_txns
+    step = Step(statement(names, counting=counting), parameters | table_parameters(tables, names))
     first, *rest = (finish_batch if finish else execute_batch)(connection, [step, *more])
     return first.rows, rest
 

@@ -24,6 +24,7 @@ from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.names.objects import info
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_TXN_COMPONENTS, MIN_HISTORY_LEVEL, TXNS
+from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID
 from airflow_hive_acid.metastore.txns.history import WATERMARK
 
 if TYPE_CHECKING:
@@ -66,6 +67,29 @@ def _opening(*, one: bool, with_level: bool) -> sa.Insert:
         return opened
     ids = opened.cte("opened")
     level = insert(MIN_HISTORY_LEVEL).from_select(["MHL_TXNID", "MHL_MIN_OPEN_TXNID"], select(ids.c.TXN_ID, WATERMARK))
+    return level.returning(MIN_HISTORY_LEVEL.c.MHL_TXNID)
+
+
+# Where txns are counted the ids come from NEXT_TXN_ID, whose row is locked by the statement before.
+_NUMBER = bindparam("number", type_=sa.BigInteger)
+_ADVANCE = update(NEXT_TXN_ID).values(NTXN_NEXT=NEXT_TXN_ID.c.NTXN_NEXT + _NUMBER)
+_INSERT_COUNTED = insert(TXNS).values({**_ROW, "TXN_ID": bindparam("txn_id")})
+
+
+@cache
+def _opening_counted(*, with_level: bool) -> sa.Insert:
+    """Advance the count, insert and return ids, in one statement: all its parts see the count as it was before."""
+    advance = _ADVANCE.returning((NEXT_TXN_ID.c.NTXN_NEXT - _NUMBER).label("first")).cte("advance")
+    following = func.generate_series(0, _NUMBER - 1).table_valued("n").render_derived(name="following")
+    ids = advance.c.first + following.c.n
+    rows = insert(TXNS).from_select(
+        ["TXN_ID", *_ROW], _NEW_ROW.with_only_columns(ids, *_NEW_ROW.selected_columns).select_from(advance, following)
+    )
+    opened = rows.returning(TXNS.c.TXN_ID)
+    if not with_level:
+        return opened
+    new = opened.cte("opened")
+    level = insert(MIN_HISTORY_LEVEL).from_select(["MHL_TXNID", "MHL_MIN_OPEN_TXNID"], select(new.c.TXN_ID, WATERMARK))
     return level.returning(MIN_HISTORY_LEVEL.c.MHL_TXNID)
 
 
@@ -170,7 +194,10 @@ def open_txns(
 def _open_together(
     connection: Connection, row: dict[str, Any], number: int, features: Features, timeout: int, *, finish: bool
 ) -> list[int]:
-    statement = _opening(one=number == 1, with_level=features.min_history_level)
+    if backend_of(connection).layout.counts_txns:
+        statement = _opening_counted(with_level=features.min_history_level)
+    else:
+        statement = _opening(one=number == 1, with_level=features.min_history_level)
     parameters = {**row, "number": number, "gap_timeout": timeout}
     batch = finish_batch if finish else execute_batch
     results = batch(connection, [open_txn_lock(connection, exclusive=False), Step(statement, parameters)])
@@ -181,12 +208,16 @@ def _open_one_by_one(
     connection: Connection, row: dict[str, Any], number: int, features: Features, timeout: int
 ) -> list[int]:
     lock = open_txn_lock(connection, exclusive=False)
-    connection.execute(lock.statement)
+    counted = connection.execute(lock.statement).scalar()
     min_open = 0
     if features.min_history_level:
         min_open = connection.execute(_WATERMARK, {"gap_timeout": timeout}).scalar_one()
-    ids = []
-    for _ in range(number):
+    ids: list[int] = []
+    if backend_of(connection).layout.counts_txns:
+        ids.extend(range(int(counted or 0), int(counted or 0) + number))
+        connection.execute(_ADVANCE, {"number": number})
+        connection.execute(_INSERT_COUNTED, [{**row, "txn_id": i} for i in ids])
+    for _ in range(number - len(ids)):
         key = connection.execute(_INSERT, row).inserted_primary_key
         if key is None:
             raise AssertionError("the database returned no generated id")

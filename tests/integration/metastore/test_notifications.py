@@ -64,6 +64,7 @@ def test_every_txn_verb_writes_its_event(logging_client: MetastoreClient, rows: 
     assert logging_client.notifications.count(2, 5) == 3
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 def test_the_raw_verbs_write_the_same_events(logging_client: MetastoreClient) -> None:
     ids = logging_client.open_txns(3)
     logging_client.allocate_write_ids("db.t", ids[:2])
@@ -100,6 +101,7 @@ def test_a_refused_commit_and_a_time_out_are_aborts(logging_client: MetastoreCli
     assert [m["txnid"] for kind, m in log(logging_client) if kind == "ABORT_TXN"] == [second.txn_id, third]
 
 
+@pytest.mark.hive4("its Hive compacts")
 def test_a_compaction_announces_itself(logging_client: MetastoreClient, rows: Any) -> None:
     txn_id = logging_client.open_txn(type=TxnType.COMPACTION)
     rows.insert(
@@ -119,6 +121,7 @@ def test_a_compaction_announces_itself(logging_client: MetastoreClient, rows: An
     )
 
 
+@pytest.mark.hive4("its Hive compacts")
 def test_a_soft_delete_announces_its_first_request(logging_client: MetastoreClient, rows: Any) -> None:
     """A real Hive asks the queue for one request of the txn, whatever the txn's type."""
     txn_id = logging_client.open_txn(type=TxnType.SOFT_DELETE)
@@ -160,6 +163,7 @@ def test_nothing_is_written_when_it_is_switched_off(metastore_url: str, rows: An
     assert rows.count("NOTIFICATION_LOG") == 0
 
 
+@pytest.mark.hive4("no TXN_WRITE_NOTIFICATION_LOG")
 def test_old_events_are_purged_in_batches(logging_client: MetastoreClient, rows: Any) -> None:
     for _ in range(5):
         logging_client.open_txn()

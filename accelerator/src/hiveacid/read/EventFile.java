@@ -59,6 +59,9 @@ final class EventFile implements Closeable {
     if (!OrcTypes.isEvent(schema)) {
       throw Failures.corrupt(file.uri() + " is called like an ACID file, but does not have its six columns", null);
     }
+    if (Footer.saysNothing(reader)) {
+      return;   // its directory tells which events it holds
+    }
     ColumnStatistics[] statistics = reader.getStatistics();
     for (int i = 0; i < HEADER; i++) {
       // Column 0 is the file itself.

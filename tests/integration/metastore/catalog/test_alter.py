@@ -58,6 +58,7 @@ def write_id(stored: Stored, table: str) -> list[int]:
 # --- properties ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_properties_are_set_and_removed_and_say_who_changed_them(
     catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:
@@ -74,6 +75,7 @@ def test_properties_are_set_and_removed_and_say_who_changed_them(
     assert write_id(stored, "t") == [4]
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_a_change_takes_a_write_id_without_a_delta_and_commits_with_it(
     catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:

@@ -64,6 +64,7 @@ def test_properties_are_set_and_removed_while_readers_go_on(
     assert "no_cleanup" not in catalog.partition_properties("default.p", "k=b")
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_a_change_takes_a_write_id_without_a_delta_and_tells_of_it(
     catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:

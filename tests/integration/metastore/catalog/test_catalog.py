@@ -384,6 +384,7 @@ def test_a_dropped_partition_leaves_its_table_alone(partitioned: Catalog, client
 # --- statistics ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_a_write_takes_back_what_the_catalog_says_about_an_empty_table(
     partitioned: Catalog, client: MetastoreClient, stored: Stored
 ) -> None:
@@ -408,6 +409,7 @@ def test_a_write_takes_back_what_the_catalog_says_about_an_empty_table(
     assert {r["TBL_NAME"]: r["WRITE_ID"] for r in stored("TBLS")}["t"] == 1
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_an_older_writer_does_not_set_the_catalogs_write_id_back(
     partitioned: Catalog, client: MetastoreClient, stored: Stored
 ) -> None:
@@ -442,6 +444,7 @@ def test_forgetting_statistics_needs_a_txn_that_wrote(
     assert row_counts() == counts
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_partitions_of_a_commit_are_added_with_its_write_id(partitioned: Catalog, client: MetastoreClient,
                                                             stored: Stored) -> None:  # fmt: skip
     with client.transaction({"default.p": "insert"}, partitioned=["default.p"]) as txn:

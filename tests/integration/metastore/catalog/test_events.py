@@ -64,6 +64,7 @@ def test_every_verb_writes_its_event(catalog_client: MetastoreClient) -> None:
     assert [e.event_id for e in catalog_client.notifications.events_after(0)] == list(range(1, 9))
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_the_objects_are_those_of_the_catalog(catalog_client: MetastoreClient) -> None:
     catalog = catalog_client.catalog
     table = catalog.create_table(PARTITIONED)
@@ -114,6 +115,7 @@ def test_nothing_is_written_when_it_is_switched_off(metastore_url: str) -> None:
         assert client.notifications.current_event_id() == 0
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_partitions_of_a_commit_are_told_before_it(catalog_client: MetastoreClient) -> None:
     client = catalog_client
     client.catalog.create_table(PARTITIONED)
@@ -205,6 +207,7 @@ def test_many_partitions_are_told_in_several_events(catalog_client: MetastoreCli
     assert [len(m["partitions"]) for m in messages(catalog_client, "ADD_PARTITION")] == [1000, 1]
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_a_first_write_tells_that_statistics_are_no_longer_exact(catalog_client: MetastoreClient) -> None:
     """What is told last of the table and its partition is what the catalog's rows are then."""
     client = catalog_client
@@ -233,6 +236,7 @@ def test_a_first_write_tells_that_statistics_are_no_longer_exact(catalog_client:
 WRITES = Settings({Source.CONNECTION: {"hive.metastore.dml.events": "true"}})
 
 
+@pytest.mark.hive4("no TXN_WRITE_NOTIFICATION_LOG")
 def test_a_commit_records_the_files_it_brings(catalog_client: MetastoreClient, stored: Any, metastore_url: str) -> None:
     catalog_client.catalog.create_table(PARTITIONED)
     catalog_client.catalog.add_partitions("d.t", ["day=a"])
@@ -305,6 +309,7 @@ def test_two_clients_write_events_without_gaps_and_without_waiting_for_ever(meta
         assert [e.event_id for e in found] == list(range(1, 2 * 5 * 6 + 2))
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 @pytest.mark.parametrize(
     ("stage", "kind", "table"),
     [

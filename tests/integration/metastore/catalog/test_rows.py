@@ -99,6 +99,7 @@ def test_the_parameters_of_a_new_table_are_those_of_hives_event(
     assert {row["PARAM_KEY"]: row["PARAM_VALUE"] for row in stored("SERDE_PARAMS")} == serde
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_a_new_partitioned_table_and_its_partitions_equal_hives_row_for_row(
     client: MetastoreClient, dump: Callable[[str], Rows], stored: Stored
 ) -> None:

@@ -28,6 +28,8 @@ from tests.integration.metastore.compaction.requests import T, abort, change, ro
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
+pytestmark = pytest.mark.hive4("its Hive compacts and cleans")
+
 S = CompactionState
 
 

@@ -459,3 +459,25 @@ def test_a_database_without_tables_is_no_metastore(database_url: str, backend: s
             client.check_schema()
         with pytest.raises(SchemaVersionError, match="hive-acid schema create"):
             client.open_txn()
+
+
+@pytest.mark.backends("mariadb", "mysql")
+def test_a_table_that_is_changed_under_a_reader_is_read_again(metastore_url: str, database: Database) -> None:
+    """
+    t1  A's view of the database is made
+    t2                  B upgrades the schema
+    t3  A reads one of the tables: not as of its view any more; it begins anew
+    """
+    tries: list[int] = []
+
+    def read(connection: Connection) -> int:
+        tries.append(len(tries))
+        connection.execute(sa.select(sa.func.count()).select_from(schema.TXNS))
+        if len(tries) == 1:
+            with MetastoreClient(metastore_url) as other, other.database.transaction() as change:
+                schema.HIVE_ACID_MEASURE.drop(change)
+                schema.HIVE_ACID_MEASURE.create(change)
+        return int(connection.execute(sa.select(sa.func.count()).select_from(schema.HIVE_ACID_MEASURE)).scalar_one())
+
+    assert database.read(read) == 0
+    assert tries == [0, 1]

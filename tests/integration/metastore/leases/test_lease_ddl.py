@@ -19,7 +19,7 @@ from airflow_hive_acid.settings import Settings, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-pytestmark = pytest.mark.rule("R8")
+pytestmark = [pytest.mark.rule("R8"), pytest.mark.hive4("no mirrored leases")]
 
 
 @pytest.fixture(params=["on", "off"])

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.protocol.transaction import Transaction
 
+pytestmark = pytest.mark.hive4("no mirrored leases")
+
 LONG = 600_000
 
 

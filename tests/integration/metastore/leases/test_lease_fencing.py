@@ -422,6 +422,8 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.errors import LeaseEndedError, TxnAbortedError
 from airflow_hive_acid.settings import Settings, Source
 
+pytestmark = pytest.mark.hive4("no mirrored leases")
+
 url, mirror, home = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 client = MetastoreClient(url, Settings({Source.REQUEST: {"hive.acid.lease.mirror": mirror}}), user="ann")
 lease = client.leases.grab_lease("db.t", 600)

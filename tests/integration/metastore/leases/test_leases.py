@@ -23,6 +23,8 @@ from airflow_hive_acid.settings import Settings, Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.hive4("no mirrored leases")
+
 S, X = LeaseType.SHARED, LeaseType.EXCLUSIVE
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.leases.model import Lease
 
-pytestmark = pytest.mark.backends("postgresql")
+pytestmark = [pytest.mark.backends("postgresql"), pytest.mark.hive4("no mirrored leases")]
 _ACTIVITY = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"), sa.column("query"))
 _OTHERS = sa.and_(_ACTIVITY.c.datname == sa.func.current_database(), _ACTIVITY.c.pid != sa.func.pg_backend_pid())
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+pytestmark = pytest.mark.hive4("no mirrored leases")
+
+
 @pytest.fixture
 def other(metastore_url: str) -> Iterator[MetastoreClient]:
     with MetastoreClient(metastore_url, user="bob") as client:

@@ -116,6 +116,7 @@ def test_the_graph_of_a_metastore_names_who_waits(client: MetastoreClient, lock_
     assert about[Party(0, behind.lock_id)].since is None
 
 
+@pytest.mark.hive4("no pools")
 def test_queue_and_history_are_one_list(client: MetastoreClient) -> None:
     ids = [client.compactions.enqueue(f"db.t{n}", pool="etl" if n == 3 else None).id for n in range(5)]
     client.compactions.abort(ids[1:3], user="me")
@@ -155,6 +156,7 @@ def test_durations_are_counted_by_day(client: MetastoreClient, rows: Any) -> Non
     assert client.database.read(lambda connection: pages.durations(connection, 10 * day, day, "other")) == []
 
 
+@pytest.mark.hive4("no pools")
 def test_the_queue_is_counted_by_pool_and_state(client: MetastoreClient) -> None:
     for number in range(3):
         client.compactions.enqueue(f"db.t{number}", pool="etl" if number else None)
@@ -168,6 +170,7 @@ def test_the_queue_is_counted_by_pool_and_state(client: MetastoreClient) -> None
     assert client.database.read(pages.oldest_to_clean) is None
 
 
+@pytest.mark.hive4("no mirrored leases")
 def test_leases_their_waiters_and_what_was_dropped(client: MetastoreClient, other_client: MetastoreClient) -> None:
     held = client.leases.grab_lease(["db.t", "db.u/p=1"], 600, user="alice")
     shared = client.leases.grab_lease("db.s", 600, lease_type="s", user="bob")

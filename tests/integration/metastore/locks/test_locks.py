@@ -35,6 +35,7 @@ def second_state(
     return client.lock([lock_on(*second)], txn_id=two).state
 
 
+@pytest.mark.hive4("EXCL_WRITE is written as EXCLUSIVE")
 @pytest.mark.conformance("L01")
 @pytest.mark.parametrize(("first", "second"), [(SR, SR), (SR, SW), (SW, SW), (SR, XW), (XW, SR)])
 def test_compatible_locks_are_both_granted(
@@ -209,6 +210,7 @@ def test_heartbeats_keep_a_lock_outside_a_txn(client: MetastoreClient, rows: Any
         client.heartbeat(lock_id=lock.lock_id)
 
 
+@pytest.mark.hive4("EXCL_WRITE is written as EXCLUSIVE")
 @pytest.mark.conformance("L18")
 def test_show_locks_shows_who_holds_what_and_who_waits_for_whom(client: MetastoreClient, lock_on: Any) -> None:
     txn_id = client.open_txn()

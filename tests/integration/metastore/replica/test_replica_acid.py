@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.metastore.compaction.model import Compaction
 
+pytestmark = pytest.mark.hive4("no replica on a Hive 3")
+
 NONE = ValidWriteIdList(0)
 
 

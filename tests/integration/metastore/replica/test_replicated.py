@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 
+pytestmark = pytest.mark.hive4("no replica on a Hive 3")
+
+
 @pytest.mark.conformance("T42")
 def test_txn_ids_go_on_at_the_seed(client: MetastoreClient, rows: Any) -> None:
     client.open_txn()

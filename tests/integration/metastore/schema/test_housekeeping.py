@@ -20,6 +20,7 @@ def write(client: MetastoreClient, operation: str = "insert", table: str = "db.t
         return txn.txn_id
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 @pytest.mark.conformance("T45")
 def test_aborted_txns_are_forgotten_only_when_nothing_of_them_is_left(client: MetastoreClient, rows: Any) -> None:
     empty = client.open_txn()
@@ -35,6 +36,7 @@ def test_aborted_txns_are_forgotten_only_when_nothing_of_them_is_left(client: Me
     assert client.housekeeping.clean_empty_txns() == 1
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 @pytest.mark.conformance("T46")
 def test_the_newest_txn_is_never_forgotten(client: MetastoreClient, rows: Any) -> None:
     for txn_id in client.open_txns(30):
@@ -46,6 +48,7 @@ def test_the_newest_txn_is_never_forgotten(client: MetastoreClient, rows: Any) -
     assert client.housekeeping.clean_empty_txns() == 0
 
 
+@pytest.mark.hive4("a Hive 3 counts its txns: there are no gaps")
 def test_rows_by_which_a_hive_finds_its_boundary_stay_if_our_time_out_is_short(
     client: MetastoreClient, metastore_url: str, rows: Any
 ) -> None:
@@ -114,6 +117,7 @@ def test_jobs_of_committed_txns_are_nobodys_to_fence(client: MetastoreClient, ro
     assert client.jobs.forget() == 1
 
 
+@pytest.mark.hive4("a Hive 3 counts its txns: there are no gaps")
 @pytest.mark.conformance("T48")
 def test_a_write_set_is_kept_while_an_open_txn_can_overlap_it(client: MetastoreClient, rows: Any) -> None:
     """
@@ -190,6 +194,7 @@ def test_of_completed_components_the_newest_write_and_the_newest_change_remain(
     ]
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 def test_a_pass_reports_what_it_did_and_skips_while_another_service_is_at_it(
     client: MetastoreClient, other_client: MetastoreClient, rows: Any
 ) -> None:
@@ -218,6 +223,7 @@ def test_a_task_that_fails_does_not_stop_the_others(
     assert set(report.done) == {"time-outs", "write ids", "rebuild locks", "leases"}
 
 
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
 def test_what_a_hive_leaves_registered_for_a_txn_that_it_aborts_is_removed(client: MetastoreClient, rows: Any) -> None:
     """A Hive before 4.2 does not know of MIN_HISTORY_WRITE_ID; its purge of TXNS would fail on it from then on."""
     client.begin({"db.t": "insert"}).commit()

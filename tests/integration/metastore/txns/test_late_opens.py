@@ -59,6 +59,7 @@ def slow_at_first(monkeypatch: pytest.MonkeyPatch, rows: Any, *, really: bool) -
         monkeypatch.setattr(f"airflow_hive_acid.metastore.{module}.open_in_time", told)
 
 
+@pytest.mark.hive4("one of the ways to open is a replica's")
 @pytest.mark.conformance("T10")
 @pytest.mark.backends("postgresql", "mariadb")
 @pytest.mark.parametrize(("kind", "listener"), [("one", False), *((kind, True) for kind in OPENS)])
@@ -77,6 +78,7 @@ def test_an_open_that_is_seen_late_is_aborted_and_done_again(
             assert [client.replica("p").target_of(source) for source in (70, 71)] == ids
 
 
+@pytest.mark.hive4("one of the ways to open is a replica's")
 @pytest.mark.parametrize("kind", ["one", "replicated"])
 def test_an_open_that_has_only_waited_for_its_lock_is_kept(
     client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -128,6 +130,7 @@ FOR EACH ROW EXECUTE FUNCTION stall();
 """
 
 
+@pytest.mark.hive4("a Hive 3 counts its txns: there are no gaps")
 @pytest.mark.backends("postgresql")
 def test_a_commit_of_an_open_that_stalls_in_the_server_loses_no_update(metastore_url: str) -> None:
     """A trigger that waits at COMMIT stands for a server that stalls. With the listener, events would keep others out.

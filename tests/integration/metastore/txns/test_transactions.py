@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
 def test_a_transaction_locks_pins_and_gets_its_write_ids(client: MetastoreClient, rows: Any) -> None:
     with client.transaction({"db.t": "insert", "db.u": "update", "db.v": "select"}, agent_info="dag=d") as txn:
         assert (txn.txn_id, dict(txn.write_ids)) == (1, {"db.t": 1, "db.u": 1})
@@ -109,6 +110,7 @@ def test_a_transaction_reads_its_own_writes_but_not_those_allocated_between(
     second.commit()
 
 
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
 @pytest.mark.rule("R10")
 def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
     client: MetastoreClient, other_client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch
@@ -168,6 +170,7 @@ def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
         assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_WRITEID") == [(reader.txn_id, 3)]
 
 
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
 @pytest.mark.rule("R10")
 def test_a_reader_that_waited_past_a_compaction_starts_over(
     client: MetastoreClient, other_client: MetastoreClient, rows: Any, lock_on: Any
@@ -198,6 +201,7 @@ def test_a_reader_that_waited_past_a_compaction_starts_over(
         assert reader.valid_txns.is_valid(compaction)
 
 
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
 @pytest.mark.rule("R16")
 def test_a_reader_is_registered_locked_and_read_only(client: MetastoreClient, rows: Any) -> None:
     with client.transaction({"db.t": "insert"}):
@@ -220,6 +224,7 @@ def test_a_snapshot_does_not_move_while_others_commit(client: MetastoreClient) -
     reader.close()
 
 
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
 def test_another_process_goes_on_with_a_snapshot(
     client: MetastoreClient, other_client: MetastoreClient, rows: Any
 ) -> None:

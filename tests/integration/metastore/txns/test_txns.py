@@ -115,6 +115,7 @@ def test_an_open_txn_says_who_works_in_it_and_since_when(client: MetastoreClient
     assert rows.select("TXNS", "TXN_TYPE", TXN_ID=txn_id) == [(0,)]  # never NULL: such a row never times out
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 @pytest.mark.conformance("T11")
 def test_committing_twice_is_no_error(client: MetastoreClient) -> None:
     txn_id = client.open_txn()
@@ -140,6 +141,7 @@ def test_aborting_twice_is_no_error(client: MetastoreClient, rows: Any) -> None:
     assert rows.txn_state(txn_id) == ("a", "first reason")
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 @pytest.mark.conformance("T13")
 def test_commit_of_an_aborted_and_abort_of_a_committed_txn_are_refused(client: MetastoreClient) -> None:
     aborted, committed = client.open_txns(2)
@@ -158,6 +160,7 @@ def test_a_txn_that_was_never_opened_is_unknown_to_every_verb(client: MetastoreC
             verb(42)
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 @pytest.mark.conformance("T15")
 def test_heartbeats_tell_what_became_of_a_txn(client: MetastoreClient, rows: Any) -> None:
     alive, aborted, committed = client.open_txns(3)
@@ -255,6 +258,7 @@ def test_the_end_of_a_txn_takes_its_locks_and_history_away(
     assert rows.count("MIN_HISTORY_LEVEL") == 0
 
 
+@pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 @pytest.mark.conformance("T22")
 def test_aborting_many_names_the_others_and_goes_on(client: MetastoreClient) -> None:
     first, committed, aborted, last = client.open_txns(4)
@@ -292,6 +296,7 @@ def test_a_reason_too_long_for_its_column_is_cut(client: MetastoreClient, rows: 
     assert len(rows.txn_state(txn_id)[1]) == 128
 
 
+@pytest.mark.hive4("its Hive compacts")
 def test_a_compaction_txn_fills_in_from_when_the_cleaner_may_clean(client: MetastoreClient, rows: Any) -> None:
     rows.insert("COMPACTION_QUEUE", CQ_ID=1, CQ_DATABASE="db", CQ_TABLE="t", CQ_STATE="r", CQ_TYPE="a", CQ_TXN_ID=1)
     assert client.open_txn(type=TxnType.COMPACTION) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -158,3 +159,24 @@ def test_a_copy_of_a_delta_under_another_statement_is_not_read_twice(acid_table:
     shutil.copytree(table.root / INSERTS, table.root / "delta_0000001_0000001_0007")
     with pytest.raises(CorruptTableError, match="delta_0000001_0000001_0007/bucket_00000 holds rows of statement 0"):
         table.rows()
+
+
+@pytest.mark.parametrize("jar", [True, False], ids=["jar", "stock"])
+def test_a_file_without_row_index_need_not_have_statistics(
+    acid_table: Callable[..., Any], tmp_path: Path, jar: bool
+) -> None:
+    """As a Hive 3.1 leaves one that compacts deltas into one: its statistics count nothing."""
+    table = acid_table("id int")
+    table.insert("select cast(id as int) from range(0, 20, 1, 1)")
+    (file,) = (table.root / INSERTS).glob("bucket_*")
+    orc_footers.lie(file, orc_footers.STATISTICS, 0)
+    orc_footers.lie(file, orc_footers.STRIDE, 0)
+    for name, query, answer in (
+        ("count", "select count(*) from v", 20),
+        ("sum", "select sum(id) from v where id >= 0", 190),
+    ):
+        rows = Select(query, f"file:{tmp_path}/{name}")
+        table.run(rows, [View("v", table.snapshot())], **({} if jar else {SESSION_KEY: "off"}))
+        assert json.loads((tmp_path / name).read_text()) == [answer]
+    table.compact("major")
+    assert len(table.rows()) == 20
