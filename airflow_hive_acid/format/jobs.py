@@ -15,6 +15,8 @@ from airflow_hive_acid.format.changes import Changes  # noqa: TC001 - a field's 
 SPEC_VERSION = 1
 FETCH_DELETED_ROWS = "acid.fetch.deleted.rows"
 """Table property, and option of a table in a query: show deleted rows, too (Hive's Constants)."""
+HIVE_TEXT = "hive_text"
+"""What an export calls lines as Hive's text tables have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +220,21 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRows:
+    """Of the matching rows only the first.
+
+    :param order: Spark SQL of an ORDER BY; where it does not say which rows are the first, the statement fails.
+    """
+
+    order: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Change matching rows: a delete event and an insert event each (split update).
+
+    A row whose partition columns change moves: its delete event lies in the old partition, its insert event in the new.
 
     :param alias: name by which ``where`` and the assignments refer to the target.
     """
@@ -232,6 +247,7 @@ class Update:
     write_id: int
     delete_statement_id: int
     insert_statement_id: int
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +260,7 @@ class Delete:
     where: str | None
     write_id: int
     statement_id: int
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +270,19 @@ class MergeClause:
     :param matched: WHEN MATCHED (update, delete) or WHEN NOT MATCHED (insert).
     :param condition: the AND part, Spark SQL over both aliases (source alias only when not matched), or None.
     :param assignments: for update the changed columns; for insert the filled ones, partition columns included.
+    :param by_source: WHEN NOT MATCHED BY SOURCE (update, delete); condition and assignments are over the target alone.
     """
 
     action: Literal["update", "delete", "insert"]
     matched: bool
     condition: str | None = None
     assignments: tuple[Assignment, ...] = ()
+    by_source: bool = False
+
+    @property
+    def of_target(self) -> bool:
+        """Whether the clause is about rows that are in the target."""
+        return self.matched or self.by_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +351,8 @@ class Export:
     """Write the rows of a query as files that belong to no table; the control plane gives the directory its name.
 
     :param uri: directory that does not exist yet.
-    :param format: Spark's name of the format; ``options`` are its own.
+    :param format: Spark's name of the format; ``options`` are its own. ``HIVE_TEXT``: lines as Hive's text tables have
+        them, and ``options`` are properties of their serde.
     :param rows_uri: where the number of rows goes, as the only row.
     """
 

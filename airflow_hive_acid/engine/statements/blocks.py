@@ -17,6 +17,7 @@ from airflow_hive_acid.sql.model.statements import (
     CreateTemporaryView,
     Delete,
     Insert,
+    InsertDirectory,
     Merge,
     MultiInsert,
     Rollback,
@@ -70,7 +71,8 @@ def blocks(statements: Sequence[Statement], one_transaction: bool = False) -> li
 
 def needs_spark(statement: Statement) -> bool:
     """Whether a statement runs a Spark job."""
-    return isinstance(statement, _DATA) or (isinstance(statement, CreateTable) and statement.query is not None)
+    is_ctas = isinstance(statement, CreateTable) and statement.query is not None
+    return is_ctas or isinstance(statement, (*_DATA, InsertDirectory))
 
 
 def _divide(statements: Sequence[Statement]) -> Iterator[Block]:

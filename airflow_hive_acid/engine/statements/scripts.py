@@ -24,6 +24,7 @@ from airflow_hive_acid.engine.queries.lookups import look
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.queries.shows import missing, show
 from airflow_hive_acid.engine.statements.aborts import abort
+from airflow_hive_acid.engine.statements.exports import insert_directory
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.engine.statements.statistics import analyze
@@ -58,6 +59,7 @@ from airflow_hive_acid.sql.model.statements import (
     Explain,
     Fragment,
     Insert,
+    InsertDirectory,
     Load,
     Merge,
     MultiInsert,
@@ -276,6 +278,9 @@ class Script:
         match statement:
             case Select():
                 return run_query(context, plan_of(context, statement), self._snapshot)
+            case InsertDirectory():
+                context.application.ready()
+                return insert_directory(context, statement, self._once, self._number)
             case Insert() | MultiInsert() | Update() | Delete() | Merge():
                 return self._apply(statement, lambda claim: _run_write(context, statement, None, claim, self._patience))
             case Truncate():

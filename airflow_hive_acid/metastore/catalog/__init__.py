@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
     from airflow_hive_acid.metastore.catalog.definitions import new_table
     from airflow_hive_acid.metastore.catalog.drop import check_droppable, delete_storage, forget_object
-    from airflow_hive_acid.metastore.catalog.formats import KEYWORDS, storage_format
+    from airflow_hive_acid.metastore.catalog.formats import KEYWORDS, StorageFormat, storage_format
     from airflow_hive_acid.metastore.catalog.model import (
         EXTERNAL_TABLE,
         MANAGED_TABLE,
@@ -95,6 +95,7 @@ else:
             "IsNull": "partition_conditions",
             "KEYWORDS": "formats",
             "Look": "statistics",
+            "StorageFormat": "formats",
             "MANAGED_TABLE": "model",
             "Member": "privileges",
             "Or": "partition_conditions",
@@ -186,6 +187,7 @@ __all__ = [
     "Role",
     "Securable",
     "Storage",
+    "StorageFormat",
     "Table",
     "TableDefinition",
     "TableWrite",

@@ -47,8 +47,10 @@ def lineage_of(statement: DataStatement, table_of: TableLookup, views: Mapping[s
 
 def _insert(walker: Walker, statement: Insert, facts: TableFacts) -> Lineage:
     static, dynamic = targets.insert_partition(statement, facts)
-    filled = targets.filled_columns(statement, facts, static, dynamic)
     found = walker.query(statement.query.tree)
+    if statement.by_name:
+        statement = targets.by_name(statement, facts, dynamic, [name for name, _ in found.columns])
+    filled = targets.filled_columns(statement, facts, static, dynamic)
     given = [] if found.is_open else [uses for _, uses in found.columns]
     by_name = dict(zip(filled, given, strict=False)) | {name: NOTHING for name, _ in static}
     columns = tuple((name, by_name[name]) for name in column_names(facts) if name in by_name)
@@ -73,14 +75,16 @@ def _merge(walker: Walker, statement: Merge, facts: TableFacts) -> Lineage:
     else:
         found = walker.query(tree)
         source, rows = Offer(statement.source_alias, found.columns, is_open=found.is_open), found.rows
-    both, source_only = Frame([target, source]), Frame([source])
+    both, source_only, target_only = Frame([target, source]), Frame([source]), Frame([target])
     rows |= _condition(walker, both, statement.on, How.JOIN)
     columns: dict[str, Uses] = {}
     for when in statement.whens:
-        frame = both if when.matched else source_only
+        frame = target_only if when.by_source else both if when.matched else source_only
         rows |= _condition(walker, frame, when.condition, How.FILTER)
         assigned = when.assignments
-        if when.action == "insert":
+        if when.star is not None:
+            assigned = targets.of_source(statement, when.star, facts)
+        elif when.action == "insert":
             assigned = tuple(zip(when.columns or column_names(facts), when.values, strict=False))
         for column, value in assigned:
             columns[column] = columns.get(column, NOTHING) | walker.value(frame, value.tree)

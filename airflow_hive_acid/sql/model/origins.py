@@ -51,10 +51,16 @@ class Fragment:
     :param tree: what it means, in Hive's dialect; names and literals in it know their places in the script.
     :param ranges: where its text stands: first character and the one after the last. Two ranges for
         ``WITH … INSERT … SELECT``, whose query is divided.
+    :param lead: words that the script leaves out before the last range: ``SELECT * FROM`` of ``USING (VALUES …) s(a)``.
+    :param text: what runs instead of the script's words, for what a ``*`` stands for.
+    :param field: in SET, the field of a struct column that the value is for; empty for the column itself.
     """
 
     tree: exp.Expr
     ranges: tuple[tuple[int, int], ...]
+    lead: str = ""
+    text: str | None = None
+    field: tuple[str, ...] = ()
 
     @property
     def span(self) -> tuple[int, int]:

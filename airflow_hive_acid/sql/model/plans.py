@@ -178,6 +178,7 @@ class UpdateTemplate:
     alias: str
     assignments: tuple[jobs.Assignment, ...]
     where: str | None
+    first: jobs.FirstRows | None = None
     statement_id_count = 2
 
     def build(self, context: StepContext) -> jobs.Step:
@@ -190,6 +191,7 @@ class UpdateTemplate:
             write_id=context.write_id,
             delete_statement_id=context.statement_ids[0],
             insert_statement_id=context.statement_ids[1],
+            first=self.first,
         )
 
 
@@ -199,6 +201,7 @@ class DeleteTemplate:
 
     alias: str
     where: str | None
+    first: jobs.FirstRows | None = None
     statement_id_count = 1
 
     def build(self, context: StepContext) -> jobs.Step:
@@ -209,6 +212,7 @@ class DeleteTemplate:
             where=self.where,
             write_id=context.write_id,
             statement_id=context.statement_ids[0],
+            first=self.first,
         )
 
 

@@ -93,6 +93,7 @@ class Insert(Origin):
 
     :param partition: of the PARTITION clause, a value for static columns and None for dynamic ones.
     :param columns: the column list, empty when there is none.
+    :param by_name: BY NAME: the columns that the query's columns are called after are filled.
     """
 
     table: TableName
@@ -100,6 +101,21 @@ class Insert(Origin):
     overwrite: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
     columns: tuple[str, ...] = ()
+    by_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InsertDirectory(Origin):
+    """``INSERT OVERWRITE [LOCAL] DIRECTORY 'uri' [ROW FORMAT …] [STORED AS …] query``.
+
+    :param format: Spark's name of the format, or ``hive_text`` for Hive's text files.
+    :param options: of that format; of ``hive_text`` the serde's properties.
+    """
+
+    uri: str
+    query: Fragment
+    format: str = "hive_text"
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +137,35 @@ class Truncate(Origin):
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRows:
+    """``ORDER BY … LIMIT n`` of UPDATE and DELETE.
+
+    :param order: expressions, each with its direction in words, ``DESC NULLS LAST``.
+    """
+
+    order: tuple[tuple[Fragment, str], ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Update(Origin):
-    """``UPDATE t SET c = e, … [WHERE …]``."""
+    """``UPDATE t SET c = e, … [WHERE …] [ORDER BY … LIMIT n]``."""
 
     table: TableName
     alias: str
     assignments: tuple[tuple[str, Fragment], ...]
     where: Fragment | None = None
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete(Origin):
-    """``DELETE FROM t [WHERE …]``."""
+    """``DELETE FROM t [WHERE …] [ORDER BY … LIMIT n]``."""
 
     table: TableName
     alias: str
     where: Fragment | None = None
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +174,8 @@ class MergeWhen:
 
     :param matched: WHEN MATCHED; otherwise WHEN NOT MATCHED.
     :param action: ``update``, ``delete`` or ``insert``.
+    :param by_source: WHEN NOT MATCHED BY SOURCE: rows of the target that no row of the source matches.
+    :param star: where ``*`` stands in ``UPDATE SET *`` and ``INSERT *``: columns take the source's of their names.
     :param columns: of an insert, empty when all columns are meant.
     :param values: of an insert, in the order of ``columns``.
     :param assignments: of an update.
@@ -156,6 +187,13 @@ class MergeWhen:
     assignments: tuple[tuple[str, Fragment], ...] = ()
     columns: tuple[str, ...] = ()
     values: tuple[Fragment, ...] = ()
+    by_source: bool = False
+    star: tuple[int, int] | None = None
+
+    @property
+    def of_target(self) -> bool:
+        """Whether the clause is about rows that are in the target."""
+        return self.matched or self.by_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +315,7 @@ PlainStatement = (
     | DropTable
     | CreateTemporaryView
     | DataStatement
+    | InsertDirectory
     | MultiInsert
     | Truncate
     | Begin

@@ -272,7 +272,7 @@ def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]
     token = cursor.next("a file format")
     if token.text.lower() not in SOURCE_FORMATS:
         raise cursor.unsupported(f"USING {token.text} is not supported; formats are {', '.join(SOURCE_FORMATS)}", token)
-    options = _options(cursor) if cursor.accept("OPTIONS") else {}
+    options = source_options(cursor) if cursor.accept("OPTIONS") else {}
     cursor.end()
     if "path" not in options:
         raise cursor.error("the view names no files; add OPTIONS (path '…')", token)
@@ -280,7 +280,7 @@ def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]
     return CreateTemporaryView(Source(name, token.text.lower(), options, fields), replace, **origin)
 
 
-def _options(cursor: Cursor) -> dict[str, str]:
+def source_options(cursor: Cursor) -> dict[str, str]:
     """Read ``(key value, 'key' = 'value', a.b true, …)``."""
     cursor.expect("(")
     options: dict[str, str] = {}

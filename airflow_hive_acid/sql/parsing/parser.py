@@ -16,6 +16,7 @@ from airflow_hive_acid.sql.parsing import (
     alter,
     commands,
     ddl,
+    directories,
     dml,
     leases,
     lookups,
@@ -152,6 +153,12 @@ def _check_tokens(source: SourceText, tokens: list[Token]) -> None:
         raise source.syntax_error("this parenthesis is never closed", opened[-1].start, opened[-1].end)
 
 
+def _insert(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    if cursor.at("OVERWRITE", "LOCAL", "DIRECTORY") or cursor.at("OVERWRITE", "DIRECTORY"):
+        return directories.parse_insert_directory(cursor, origin)
+    return dml.parse_insert(cursor, origin)
+
+
 def _show(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     if cursor.accept("LEASE") or cursor.accept("LEASES"):
         return leases.parse_show_lease(cursor, origin)
@@ -178,7 +185,7 @@ _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "DROP": _drop,
     "EXPORT": replication.parse_export,
     "IMPORT": replication.parse_import,
-    "INSERT": dml.parse_insert,
+    "INSERT": _insert,
     "LOAD": commands.parse_load,
     "MERGE": dml.parse_merge,
     "SHOW": _show,

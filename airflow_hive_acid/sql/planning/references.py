@@ -21,7 +21,7 @@ from airflow_hive_acid.sql.model.pruning import PartitionFilter, partition_filte
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
 from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
 from airflow_hive_acid.sql.text.query_checks import span
-from airflow_hive_acid.sql.text.source import describe
+from airflow_hive_acid.sql.text.source import SAMPLE_END, describe
 from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption, PinOption, PropertyOption
 
 if TYPE_CHECKING:
@@ -63,13 +63,16 @@ class References:
     reads: dict[tuple[str, bool, Look], TableRead] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
 
-    def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE) -> str:
+    def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE, *, qualified: bool = False) -> str:
         """The fragment as Spark SQL.
 
         :param outer: what its names may mean outside of its own queries.
+        :param qualified: columns of ``outer`` get its name, because more is there where the fragment runs.
         :raises InvalidArgumentsError: for a column that nothing offers.
         :raises NoSuchObjectError: for a table that is not in the catalog.
         """
+        if fragment.text is not None:
+            return fragment.text
         for call in fragment.tree.find_all(exp.Anonymous):
             if call.name.upper() == "IDENTIFIER":
                 problem = "IDENTIFIER(…) names what nobody can lock or look for; write the name itself"
@@ -83,10 +86,13 @@ class References:
             if column.find_ancestor(exp.Hint) is not None:
                 continue  # hints name relations, and those keep their names
             edits.extend(self._column_edits(scopes, column, fragment))
+            if qualified:
+                edits.extend(_qualifier(scopes, column, outer))
         edits.extend(self._table_edits(scopes, fragment))
         for scope in scopes.scopes.values():
             edits.extend(_star_edits(scope))
-        return " ".join(_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges)
+        parts = [_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges]
+        return " ".join([*parts[:-1], *([fragment.lead] if fragment.lead else []), parts[-1]])
 
     def relation(self, table: exp.Table) -> Relation:
         """What a table name means outside of a query: the source of a MERGE."""
@@ -167,12 +173,14 @@ class References:
         ]
         edits: list[Edit] = []
         for node, facts, relation, scope in sorted(found, key=lambda item: item[0].this.meta["start"]):
-            if node.args.get("sample") and not relation.aliased:
-                raise self._unsupported("a table with TABLESAMPLE needs an alias behind it", node, fragment)
             parts = [part for part in (node.args.get("db"), node.this) if part is not None]
             look, end = self._look(node, facts, fragment)
             view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, look).view
-            text = view if relation.aliased else f"{view} AS {_quoted(relation.alias)}"
+            sample_end = node.meta.get(SAMPLE_END)
+            text = view if relation.aliased or sample_end else f"{view} AS {_quoted(relation.alias)}"
+            if sample_end and not relation.aliased:
+                # Spark wants the alias behind the sample.
+                edits.append((sample_end + 1, sample_end + 1, f" AS {_quoted(relation.alias)}"))
             edits.append((parts[0].meta["start"], (end or parts[-1].meta["end"]) + 1, text))
         return edits
 
@@ -272,6 +280,18 @@ def _pruned(facts: TableFacts, relation: Relation, scope: Scope) -> PartitionFil
     return partition_filter(
         partition_columns(facts), where and where.this, lambda column: belongs(column, relation, scope)
     )
+
+
+def _qualifier(scopes: Scopes, column: exp.Column, outer: Scope) -> list[Edit]:
+    """The name of the one relation outside in front of a column of it that stands without one."""
+    relation, first = outer.relations[0], column.parts[0]
+    for scope in scopes.around(column):
+        if scope is outer:
+            bare = relation.offers(first.name.lower()) and first.name.lower() != relation.alias
+            return [(first.meta["start"], first.meta["start"], f"{_quoted(relation.alias)}.")] if bare else []
+        if scope.by_alias(first.name.lower()) is not None or any(r.offers(first.name.lower()) for r in scope.relations):
+            break
+    return []
 
 
 def _database_qualified(scopes: Scopes, column: exp.Column, names: list[str]) -> Relation | None:

@@ -91,6 +91,8 @@ CASES = (
          {"t": [f"k=a {NEW}", f"k=a {SEED}", f"k=b {NEW}"]}, (("a",), ("b",))),
     Case("overwrite", _T, "INSERT OVERWRITE TABLE {d}.t SELECT 2", {"t": ["new:base"]}),
     Case("update", _T, "UPDATE {d}.t SET a = 2 WHERE a = 1", {"t": ["new:delete", NEW, SEED]}),
+    Case("update that moves rows", _parted("t", ACID), "UPDATE {d}.t SET k = 'b' WHERE a = 1",
+         {"t": ["k=a new:delete", f"k=a {SEED}", f"k=b {NEW}"]}, (("a",), ("b",))),
     Case("delete", _T, "DELETE FROM {d}.t WHERE a = 1", {"t": ["new:delete", SEED]}),
     Case("merge", _T + _table("s", ACID), "MERGE INTO {d}.t USING {d}.s ON t.a = s.a WHEN MATCHED THEN UPDATE SET a = 2"
          " WHEN NOT MATCHED THEN INSERT VALUES (s.a)", {"s": [SEED], "t": ["new:delete", NEW, SEED]}),
