@@ -23,12 +23,14 @@ HIVE_TEXT = "hive_text"
 class Column:
     """A column: lower-case name and Hive type text, for example ``decimal(12,2)``.
 
-    :param required: Hive declared it NOT NULL and enforces that; nothing else of constraints is kept here.
+    :param required: it is declared NOT NULL, and that is enforced.
+    :param default: the expression of its DEFAULT, where that is enabled: what a row gets that is given no value.
     """
 
     name: str
     type: str
     required: bool = field(default=False, repr=False)
+    default: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class TableSnapshot:
     :param insert_only: transactional without row ids: plain files in bases and deltas.
     :param serde: of text files, Hive's serde properties (``field.delim`` …).
     :param bucketing: None when rows may lie in any bucket.
+    :param checks: conditions that every new row must keep, by name; one that is NULL is kept.
     :param marked: the directory has the marker of a place: without it the table's disk is not there (R17).
     :param expected: by partition name; the job compares it with what it lists (``hive.acid.read.verify``). None, and
         for partitions that are not in it: nothing is compared.
@@ -111,6 +114,7 @@ class TableSnapshot:
     serde: dict[str, str] = field(default_factory=dict)
     bucketing: Bucketing | None = None
     marked: bool = False
+    checks: dict[str, str] = field(default_factory=dict)
     expected: dict[str, Expected] | None = None
 
     @property

@@ -28,6 +28,7 @@ from airflow_hive_acid.sql.model.plans import (
     UpdateTemplate,
 )
 from airflow_hive_acid.sql.model.statements import (
+    AlterDatabase,
     CreateDatabase,
     CreateTable,
     Delete,
@@ -59,6 +60,7 @@ _SHOWN = 10
 _SPLIT_BYTES = 128 * 1024 * 1024
 """Spark's default for ``spark.sql.files.maxPartitionBytes``."""
 _DDL = (CreateDatabase, DropDatabase, CreateTable, DropTable, Truncate, Analyze, alter.Alteration)
+_DDL = (CreateDatabase, AlterDatabase, DropDatabase, CreateTable, DropTable, Truncate, alter.Alteration)
 _DATA = (Insert, MultiInsert, Update, Delete, Merge, Select)
 
 

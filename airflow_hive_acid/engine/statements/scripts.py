@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.concatenate import rewriting
-from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
-from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
+from airflow_hive_acid.engine.definitions.ctas import columns_of, creating, divided
+from airflow_hive_acid.engine.definitions.ddl import definition_of, note_on, run_ddl
+from airflow_hive_acid.engine.definitions.repair import repair
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.events import Noted, StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -44,11 +45,12 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.python_versions import add_note
-from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
+from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate, RepairTable
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
 from airflow_hive_acid.sql.model.statements import (
     Abort,
+    AlterDatabase,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
@@ -161,12 +163,17 @@ class Script:
             return StatementResult(statement.text, statement.kind_text)
         planned = plan_of(context, select)
         columns = columns_of(run_query(context, planned, limit=0))
-        definition = definition_of(context, dataclasses.replace(statement, columns=columns, query=None))
+        data, keys = divided(columns, statement.partition_columns)
+        made = dataclasses.replace(statement, columns=data, partition_columns=keys, query=None)
+        definition = definition_of(context, made)
+        # The query may give the partition columns anywhere.
+        listed = tuple(column.name for column in columns) if keys else ()
         with creating(context, definition) as table:
             wanted = NewTable(statement.table, planned, table.is_transactional)
             # With all patience: a request that waits elsewhere would be for a table that is gone again.
-            written = _run_write(context, Insert(statement.table, query, **origin), wanted, claim)
-        return dataclasses.replace(written, kind=statement.kind_text)
+            insert = Insert(statement.table, query, columns=listed, **origin)
+            written = _run_write(context, insert, wanted, claim)
+        return dataclasses.replace(written, kind=statement.kind_text, note=note_on(definition))
 
     def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
         """What a statement would do; nothing is done."""
@@ -314,6 +321,18 @@ def _concatenate(
     return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
 
 
+def _repair(context: Context, statement: RepairTable, claim: ToApply) -> StatementResult:
+    context.locking.require(map(context.table, [str(statement.table)]))
+    found: list[Rows] = []
+
+    def result() -> StatementResult:
+        return StatementResult(statement.text, statement.kind_text, rows=found[0] if found else None)
+
+    with claim.changing(result), context.locking.around(statement):
+        found.append(repair(context, statement))
+    return result()
+
+
 def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, claim)
@@ -325,6 +344,13 @@ def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> Sta
     with claim.changing(result):
         rows = _run_without_data(context, statement)
     return result()
+    if isinstance(statement, RepairTable):
+        return _repair(context, statement, claim)
+    note = note_on(definition_of(context, statement)) if isinstance(statement, CreateTable) else ""
+    result = StatementResult(statement.text, statement.kind_text, note=note)
+    with claim.changing(lambda: result):
+        _run_without_result(context, statement)
+    return result
 
 
 def _run_without_data(context: Context, statement: Statement) -> Rows | None:
@@ -349,7 +375,7 @@ def _run_without_data(context: Context, statement: Statement) -> Rows | None:
             context.locking.require(_tables_of(context, statement.name) if statement.cascade else ())
             with context.locking.around(statement):
                 run_ddl(context, statement)
-        case CreateDatabase() | CreateTable():
+        case CreateDatabase() | AlterDatabase() | CreateTable():
             run_ddl(context, statement)
         case _:
             raise AssertionError(f"{statement.kind_text} is no statement of its own")

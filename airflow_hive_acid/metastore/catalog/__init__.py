@@ -12,6 +12,7 @@ from airflow_hive_acid.faces import lazily
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.alteration import without_column_statistics
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
+    from airflow_hive_acid.metastore.catalog.constraints import Constraint, ConstraintKind
     from airflow_hive_acid.metastore.catalog.definitions import new_table
     from airflow_hive_acid.metastore.catalog.drop import check_droppable, delete_storage, forget_object
     from airflow_hive_acid.metastore.catalog.formats import KEYWORDS, StorageFormat, storage_format
@@ -93,6 +94,8 @@ else:
             "FieldSchema": "model",
             "In": "partition_conditions",
             "IsNull": "partition_conditions",
+            "Constraint": "constraints",
+            "ConstraintKind": "constraints",
             "KEYWORDS": "formats",
             "Look": "statistics",
             "StorageFormat": "formats",
@@ -166,6 +169,8 @@ __all__ = [
     "Compare",
     "Condition",
     "Counted",
+    "Constraint",
+    "ConstraintKind",
     "Database",
     "DroppedTable",
     "Entries",

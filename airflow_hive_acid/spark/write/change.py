@@ -23,7 +23,7 @@ from airflow_hive_acid.spark.read.scan import bucket_number
 from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.assignment import assigned, stored
 from airflow_hive_acid.spark.write.bucketing import buckets_of
-from airflow_hive_acid.spark.write.insert import partition_of, partition_text
+from airflow_hive_acid.spark.write.insert import checked, partition_of, partition_text
 from airflow_hive_acid.spark.write.output import Destination, write_events
 from airflow_hive_acid.spark.write.sink import sink_for
 
@@ -65,7 +65,7 @@ def update(spark: SparkSession, step: Update, table: OpenTable, staging: Staging
     rows, new = with_assigned(rows, step.assignments, columns, table.name)
     after = [new.get(c.name) or schema.quoted(step.alias, c.name) for c in columns]
     values = [f"{value} as {NEW}{i}" for i, value in enumerate(after)]
-    changed = rows.selectExpr(*IDENTITY, schema.PARTITION, f"true as {CHANGED}", *values)
+    changed = checked_changes(rows.selectExpr(*IDENTITY, schema.PARTITION, f"true as {CHANGED}", *values), table)
     writer = ChangeWriter(table, step.write_id, step.delete_statement_id, step.insert_statement_id, moves)
     return writer.write(spark, changed, staging)
 
@@ -284,6 +284,14 @@ class ChangeWriter:
         if inserts and self.insert_statement_id is not None:
             return delta_name(self.write_id, self.write_id, self.insert_statement_id)
         return delete_delta_name(self.write_id, self.write_id, self.delete_statement_id)
+
+
+def checked_changes(rows: DataFrame, table: OpenTable) -> DataFrame:
+    """Changed rows; one whose new values do not keep a CHECK ends the job."""
+    if not table.snapshot.checks:
+        return rows
+    named = [f"{NEW}{i} as {schema.quoted(c.name)}" for i, c in enumerate(table.columns)]
+    return checked(rows.selectExpr("*", *named), table.snapshot, CHANGED).select(*rows.columns)
 
 
 def known_places(spark: SparkSession, table: OpenTable) -> dict[tuple[str, ...], int]:

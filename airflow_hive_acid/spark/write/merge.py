@@ -31,11 +31,12 @@ from airflow_hive_acid.spark.write.change import (
     NEW,
     ChangeWriter,
     check_assignable,
+    checked_changes,
     moves_rows,
     target_rows,
     with_assigned,
 )
-from airflow_hive_acid.spark.write.insert import InsertWriter, null_as
+from airflow_hive_acid.spark.write.insert import InsertWriter, checked, default_of, without_value
 from airflow_hive_acid.spark.write.output import merged
 from airflow_hive_acid.spark.write.sink import sink_for
 
@@ -174,7 +175,8 @@ class _Merge:
         if updates:
             decided, values = self._new_values(decided, updates)
         changed = f"coalesce({_CLAUSE} in ({', '.join(map(str, updates))}), false)" if updates else "false"
-        return decided.selectExpr(*IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers)
+        found = decided.selectExpr(*IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers)
+        return checked_changes(found, self._table) if updates else found
 
     def _new_values(self, rows: DataFrame, updates: Sequence[int]) -> tuple[DataFrame, list[str]]:
         """The columns after the update clauses; NULL where a row is not updated (nobody will look)."""
@@ -270,14 +272,21 @@ class _Merge:
             rows, new = with_assigned(rows, clause.assignments, columns, self._table.name, str(index))
             for name, value in new.items():
                 cases[name].append(f"when {index} then {value}")
-        return rows.selectExpr(
+        made = rows.selectExpr(
             *[
-                f"case {_CLAUSE} {' '.join(cases[c.name])} end as {schema.quoted(c.name)}"
+                f"case {_CLAUSE} {' '.join(cases[c.name])}{_otherwise(rows, c, self._table.name)} end"
+                f" as {schema.quoted(c.name)}"
                 if cases[c.name]
-                else null_as(c)
+                else without_value(rows, c, self._table.name)
                 for c in columns
             ]
         )
+        return checked(made, self._table.snapshot)
+
+
+def _otherwise(rows: DataFrame, column: schema.TableColumn, table: str) -> str:
+    """What the rows of a clause get that gives the column no value."""
+    return "" if column.default is None else f" else {default_of(rows, column, table)}"
 
 
 def _first_clause(clauses: Sequence[MergeClause]) -> str:

@@ -25,7 +25,7 @@ STRENGTH = ("select", "insert", "delete", "update", "overwrite")
 
 
 class ColumnFacts(Protocol):
-    """A column of a table: its name, its Hive type text, and whether it is declared NOT NULL."""
+    """A column of a table: its name, its Hive type text, whether it is declared NOT NULL, and its DEFAULT."""
 
     @property
     def name(self) -> str: ...
@@ -33,6 +33,8 @@ class ColumnFacts(Protocol):
     def type(self) -> str: ...
     @property
     def required(self) -> bool: ...
+    @property
+    def default(self) -> str | None: ...
 
 
 class TableFacts(Protocol):

@@ -18,6 +18,7 @@ from airflow_hive_acid.sql.model.transfers import TransferStatement
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
+    from airflow_hive_acid.metastore.catalog import Constraint
 
 __all__ = ["ColumnDefinition", "Fragment", "Origin", "TableName"]
 
@@ -31,6 +32,21 @@ class CreateDatabase(Origin):
     comment: str | None = None
     location: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase(Origin):
+    """``ALTER DATABASE|SCHEMA name SET DBPROPERTIES (…) | OWNER USER|ROLE|GROUP name | [MANAGED]LOCATION 'uri'``.
+
+    :param location: where its external tables go from now on; ``managed_location`` its managed ones.
+    """
+
+    name: str
+    properties: dict[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    owner_type: str = "USER"
+    location: str | None = None
+    managed_location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +65,10 @@ class CreateTable(Origin):
     :param columns: data columns, without the partition columns.
     :param bucket_count: -1 when the table is not bucketed.
     :param stored_as: ``orc``, ``parquet`` or ``text``.
-    :param query: of CREATE TABLE … AS SELECT, which has no columns of its own.
+    :param query: of CREATE TABLE … AS SELECT, which has no columns of its own; its partition columns have no types.
+    :param serde_properties: of ROW FORMAT.
+    :param constraints: of the table and of its columns.
+    :param like: the table whose definition is taken, without its rows.
     """
 
     table: TableName
@@ -65,6 +84,9 @@ class CreateTable(Origin):
     properties: dict[str, str] = field(default_factory=dict)
     stored_as: str = "orc"
     query: Fragment | None = None
+    serde_properties: dict[str, str] = field(default_factory=dict)
+    constraints: tuple[Constraint, ...] = ()
+    like: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +332,7 @@ class DropForceLease(Origin):
 DataStatement = Insert | Update | Delete | Merge | Select
 PlainStatement = (
     CreateDatabase
+    | AlterDatabase
     | DropDatabase
     | CreateTable
     | DropTable

@@ -173,7 +173,26 @@ def _query(cursor: Cursor, *stretches: list[Token]) -> Fragment:
         raise cursor.source.syntax_error("expected a query: SELECT, WITH or VALUES", *place)
     check_query(cursor.source, tree, place)
     ranges = [(part[0].start, part[-1].end + 1) for part in parts]
-    return Fragment(tree, tuple(ranges))
+    return Fragment(tree, tuple(ranges), defaults=_defaults(tokens) if isinstance(tree, exp.Values) else ())
+
+
+def _defaults(tokens: list[Token]) -> tuple[tuple[int, int, int], ...]:
+    """Where DEFAULT is a value of its own in ``VALUES (…), (…)``."""
+    found: list[tuple[int, int, int]] = []
+    depth = column = 0
+    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if token.token_type is TokenType.L_PAREN:
+            depth += 1
+            column = 0 if depth == 1 else column
+        elif token.token_type is TokenType.R_PAREN:
+            depth -= 1
+        elif token.token_type is TokenType.COMMA and depth == 1:
+            column += 1
+        elif depth == 1 and token.text.upper() == "DEFAULT" and token.token_type is not TokenType.STRING:
+            alone = before.token_type in (TokenType.COMMA, TokenType.L_PAREN)
+            if alone and after.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+                found.append((column, token.start, token.end))
+    return tuple(found)
 
 
 def parse_expression(cursor: Cursor, tokens: list[Token]) -> Fragment:

@@ -24,6 +24,30 @@ if TYPE_CHECKING:
 _Fields = dict[tuple[str, ...], tuple[str, "Fragment"]]
 
 
+def is_default(tree: exp.Expr) -> bool:
+    """Whether a value is the word DEFAULT."""
+    bare = isinstance(tree, exp.Column) and not tree.table and isinstance(tree.this, exp.Identifier)
+    return bare and not tree.this.quoted and tree.name.upper() == "DEFAULT"
+
+
+def default_text(facts: TableFacts, column: str) -> str:
+    """What DEFAULT means for a column: the expression of its constraint, or NULL."""
+    found = next((c.default for c in facts.columns if c.name == column), None)
+    return "NULL" if found is None else f"({found})"
+
+
+def defaults_in(query: Fragment, filled: Sequence[str], facts: TableFacts) -> list[tuple[int, int, str]]:
+    """What stands for each DEFAULT in ``VALUES (…, DEFAULT), …``: first character, the one after the last, and text.
+
+    :param filled: the columns that the values are for.
+    """
+    return [
+        (start, end + 1, default_text(facts, filled[column]))
+        for column, start, end in query.defaults
+        if column < len(filled)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Assigned:
     """Makes the assignments of a statement's steps.
@@ -45,7 +69,10 @@ class Assigned:
         whole: dict[str, str] = {}
         fields: dict[str, _Fields] = {}
         for column, value in assignments:
-            text = self.references.rewrite(value, scope, qualified=self.qualified)
+            if is_default(value.tree) and not value.field:
+                text = default_text(self.facts, column)
+            else:
+                text = self.references.rewrite(value, scope, qualified=self.qualified)
             if value.field:
                 fields.setdefault(column, {})[value.field] = (text, value)
                 whole.setdefault(column, "")

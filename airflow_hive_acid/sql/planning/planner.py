@@ -30,7 +30,7 @@ from airflow_hive_acid.sql.model.plans import (
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, equal_columns, partition_filter
 from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, MergeWhen, Select, Update
 from airflow_hive_acid.sql.planning import targets
-from airflow_hive_acid.sql.planning.assignments import Assigned
+from airflow_hive_acid.sql.planning.assignments import Assigned, defaults_in
 from airflow_hive_acid.sql.planning.columns import column_names
 from airflow_hive_acid.sql.planning.references import References, belongs, partition_columns
 from airflow_hive_acid.sql.planning.scopes import Relation, Scope, Scopes
@@ -87,7 +87,8 @@ def _plan_insert(statement: Insert, references: References) -> Plan:
         given = Scopes(statement.query.tree, Scope([]), references.relation).columns_of(statement.query.tree)
         statement = targets.by_name(statement, facts, dynamic, given)
     filled = targets.filled_columns(statement, facts, static, dynamic)
-    query = references.rewrite(statement.query)
+    defaults = defaults_in(statement.query, filled, facts)
+    query = references.rewrite(statement.query, instead=defaults)
     width = _width(statement.query.tree, references)
     if width is not None and width != len(filled):
         raise targets.invalid(

@@ -25,7 +25,7 @@ from airflow_hive_acid.sql.text.source import SAMPLE_END, describe
 from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption, PinOption, PropertyOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
@@ -63,11 +63,19 @@ class References:
     reads: dict[tuple[str, bool, Look], TableRead] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
 
-    def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE, *, qualified: bool = False) -> str:
+    def rewrite(
+        self,
+        fragment: Fragment,
+        outer: Scope = _NOWHERE,
+        *,
+        qualified: bool = False,
+        instead: Sequence[Edit] = (),
+    ) -> str:
         """The fragment as Spark SQL.
 
         :param outer: what its names may mean outside of its own queries.
         :param qualified: columns of ``outer`` get its name, because more is there where the fragment runs.
+        :param instead: what stands in the place of words that are no names.
         :raises InvalidArgumentsError: for a column that nothing offers.
         :raises NoSuchObjectError: for a table that is not in the catalog.
         """
@@ -81,7 +89,7 @@ class References:
         self._add_nested_tables(scopes)
         for scope in scopes.scopes.values():
             _give_each_its_name(scope)
-        edits: list[Edit] = []
+        edits: list[Edit] = [*instead]
         for column in fragment.tree.find_all(exp.Column):
             if column.find_ancestor(exp.Hint) is not None:
                 continue  # hints name relations, and those keep their names

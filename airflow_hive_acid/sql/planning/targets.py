@@ -170,7 +170,7 @@ def of_source(statement: Merge, star: tuple[int, int], facts: TableFacts) -> Ass
 
 def _unfilled(facts: TableFacts, columns: Sequence[str]) -> str | None:
     """What is wrong when a column that takes no NULL gets no value; in Hive's words."""
-    missing = [column.name for column in facts.columns if column.required and column.name not in columns]
+    missing = [c.name for c in facts.columns if c.required and c.default is None and c.name not in columns]
     if not missing:
         return None
     return (

@@ -31,7 +31,6 @@ REFUSED = [
         UnsupportedStatementError,
         "that is not transactional",
     ),
-    ("CREATE TABLE w.n (a INT NOT NULL)", UnsupportedStatementError, "NOT NULL is not supported; leave it out"),
     ("ALTER TABLE w.t CHANGE b b INT", InvalidArgumentsError, "column b is string and cannot become int"),
     ("ALTER TABLE w.t REPLACE COLUMNS (a INT)", InvalidArgumentsError, "has 2 columns and would keep 1"),
     ("ALTER TABLE w.t ADD COLUMNS (a INT)", InvalidArgumentsError, "a"),
