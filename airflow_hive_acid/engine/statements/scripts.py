@@ -279,15 +279,17 @@ class Script:
         said = missing(self._context.client, database, None if table is None else table.name, partition)
         if said:
             self._context.emit(Noted(said))
+    def _queried(self, statement: Select | InsertDirectory) -> StatementResult:
+        """The rows of a query, or the files that they became."""
+        if isinstance(statement, Select):
+            return run_query(self._context, plan_of(self._context, statement), self._snapshot)
+        return insert_directory(self._context, statement, self._once, self._number)
 
     def _result_of(self, statement: Statement) -> StatementResult:
         context, rows = self._context, None
         match statement:
-            case Select():
-                return run_query(context, plan_of(context, statement), self._snapshot)
-            case InsertDirectory():
-                context.application.ready()
-                return insert_directory(context, statement, self._once, self._number)
+            case Select() | InsertDirectory():
+                return self._queried(statement)
             case Insert() | MultiInsert() | Update() | Delete() | Merge():
                 return self._apply(statement, lambda claim: _run_write(context, statement, None, claim, self._patience))
             case Truncate():

@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.catalog.constraints import insert_constraints
+from airflow_hive_acid.metastore.catalog.constraint_rows import insert_constraints
 from airflow_hive_acid.metastore.catalog.definitions import check_definition, new_table, table_type
 from airflow_hive_acid.metastore.catalog.drop import (
     check_droppable,

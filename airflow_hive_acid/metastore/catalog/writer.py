@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError
-from airflow_hive_acid.metastore.catalog.constraints import follow_columns
+from airflow_hive_acid.metastore.catalog.constraint_rows import follow_columns
 from airflow_hive_acid.metastore.catalog.ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog.model import Skew, StorageIds
 from airflow_hive_acid.metastore.catalog.thrift import messages

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.paths import is_inside, join
-from airflow_hive_acid.metastore.catalog import alteration, constraints
+from airflow_hive_acid.metastore.catalog import alteration
 from airflow_hive_acid.metastore.catalog import alteration_rows as rows
+from airflow_hive_acid.metastore.catalog import constraint_rows as constraints
+from airflow_hive_acid.metastore.catalog.constraints import check_constraints
 from airflow_hive_acid.metastore.catalog.definitions import check_property
 from airflow_hive_acid.metastore.catalog.formats import FORMATS, format_name
 from airflow_hive_acid.metastore.catalog.ids import IdKind
@@ -141,7 +143,7 @@ class TableStatements:
         table = self._catalog.get_table(name)
         alteration.require_table(table)
         keys = [c.name for c in table.partition_columns]
-        constraints.check_constraints(f"table {name}", [constraint], [c.name for c in table.columns], keys)
+        check_constraints(f"table {name}", [constraint], [c.name for c in table.columns], keys)
         return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
 
     def drop_constraint(self, name: str, constraint: str, *, agent_info: str | None = None) -> Table:

@@ -25,8 +25,6 @@ from airflow_hive_acid.sql.locks.rules import (
 )
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.plans import is_external
-from airflow_hive_acid.sql.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, Truncate
-from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.statements import (
     AlterDatabase,
     CreateDatabase,
@@ -35,6 +33,7 @@ from airflow_hive_acid.sql.model.statements import (
     DropTable,
     Truncate,
 )
+from airflow_hive_acid.sql.model.statistics import Analyze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,8 +41,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.origins import TableName
     from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup
 
-DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable | Truncate | Analyze | alter.AlterStatement
-DdlStatement = CreateDatabase | AlterDatabase | DropDatabase | CreateTable | DropTable | Truncate | alter.AlterStatement
+DdlStatement = (
+    CreateDatabase | AlterDatabase | DropDatabase | CreateTable | DropTable | Truncate | Analyze | alter.AlterStatement
+)
 _E, _EW, _SR, _NONE = (
     WriteType.DDL_EXCLUSIVE,
     WriteType.DDL_EXCL_WRITE,

@@ -79,4 +79,4 @@ class ColumnDefinition:
     name: str
     type: str
     comment: str | None = None
-    constraints: tuple[Constraint, ...] = ()
+    constraints: tuple[Constraint, ...] = field(default=(), repr=False)

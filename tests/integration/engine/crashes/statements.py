@@ -104,6 +104,12 @@ CASES = (
          {"n": [NEW], "t": [SEED]}),
     Case("create plain table as", _T, "CREATE TABLE {d}.n " + PLAIN + " AS SELECT a FROM {d}.t",
          {"n": [NEW_FILE], "t": [SEED]}),
+    Case("create partitioned table as", _T, "CREATE TABLE {d}.n PARTITIONED BY (c1) " + ACID
+         + " AS SELECT a AS c0, 7 AS c1 FROM {d}.t", {"n": [f"c1=7 {NEW}"], "t": [SEED]}, (("7",),)),
+    Case("create table with constraints", _T, "CREATE TABLE {d}.n (a INT NOT NULL, CHECK (a > 0)) " + ACID,
+         {"n": [], "t": [SEED]}),
+    Case("add a constraint", _T, "ALTER TABLE {d}.t ADD CONSTRAINT c CHECK (a > 0)", {"t": [SEED]}),
+    Case("alter a database", _T, "ALTER DATABASE {d} SET OWNER USER ann", {"t": [SEED]}),
     Case("create table", _T, "CREATE TABLE {d}.n (a INT) " + ACID, {"n": [], "t": [SEED]}),
     Case("rename", _T, "ALTER TABLE {d}.t RENAME TO {d}.u", {"u": [SEED]}),
     Case("rename an empty table", _table("t", ACID, seeded=False), "ALTER TABLE {d}.t RENAME TO {d}.u", {"u": []}),
@@ -168,6 +174,8 @@ def engine_of(client: MetastoreClient, warehouse: str, label: str, case: Case) -
     """An engine whose Spark writes this label."""
     spark = LabelledSpark(label)
     spark.partitions = list(case.partitions)
+    if "(c1)" in case.statement:
+        spark.answer = [[1, 2]]  # the query gives the columns c0 and c1
     return Engine(client, spark, warehouse, agent_info=label)
 
 
