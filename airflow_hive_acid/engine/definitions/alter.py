@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.engine.definitions.compactions import request_compaction
-from airflow_hive_acid.engine.definitions.ddl import require_empty, warehouse_files
-from airflow_hive_acid.engine.definitions.ddl import require_empty, require_known_columns
+from airflow_hive_acid.engine.definitions.ddl import require_empty, require_known_columns, warehouse_files
+from airflow_hive_acid.engine.definitions.repair import repair
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
@@ -35,7 +35,7 @@ _CHANGES_WHAT_PINS_READ = (
 def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
     """Run one ALTER TABLE.
 
-    :return: of a compaction that was asked for, what became of that.
+    :return: of a compaction that was asked for, what became of that; of a repair, the partitions that it added.
     :raises ReadOnlyReplicaError: when a replication writes the database.
     :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
     """
@@ -49,6 +49,8 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
             return request_compaction(context, statement)
         case alter.Concatenate():
             return _concatenate(context, statement)
+        case alter.RepairTable():
+            return repair(context, statement)
         case alter.AddPartitions():
             _add_partitions(context, statement)
         case alter.DropPartitions():

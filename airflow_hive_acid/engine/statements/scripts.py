@@ -15,7 +15,6 @@ from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.concatenate import rewriting
 from airflow_hive_acid.engine.definitions.ctas import columns_of, creating, divided
 from airflow_hive_acid.engine.definitions.ddl import definition_of, note_on, run_ddl
-from airflow_hive_acid.engine.definitions.repair import repair
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.events import Noted, StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -45,7 +44,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.python_versions import add_note
-from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate, RepairTable
+from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
 from airflow_hive_acid.sql.model.statements import (
@@ -279,6 +278,7 @@ class Script:
         said = missing(self._context.client, database, None if table is None else table.name, partition)
         if said:
             self._context.emit(Noted(said))
+
     def _queried(self, statement: Select | InsertDirectory) -> StatementResult:
         """The rows of a query, or the files that they became."""
         if isinstance(statement, Select):
@@ -323,36 +323,18 @@ def _concatenate(
     return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
 
 
-def _repair(context: Context, statement: RepairTable, claim: ToApply) -> StatementResult:
-    context.locking.require(map(context.table, [str(statement.table)]))
-    found: list[Rows] = []
-
-    def result() -> StatementResult:
-        return StatementResult(statement.text, statement.kind_text, rows=found[0] if found else None)
-
-    with claim.changing(result), context.locking.around(statement):
-        found.append(repair(context, statement))
-    return result()
-
-
 def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, claim)
     rows: Rows | None = None
+    note = note_on(definition_of(context, statement)) if isinstance(statement, CreateTable) else ""
 
     def result() -> StatementResult:
-        return StatementResult(statement.text, statement.kind_text, rows=rows)
+        return StatementResult(statement.text, statement.kind_text, rows=rows, note=note)
 
     with claim.changing(result):
         rows = _run_without_data(context, statement)
     return result()
-    if isinstance(statement, RepairTable):
-        return _repair(context, statement, claim)
-    note = note_on(definition_of(context, statement)) if isinstance(statement, CreateTable) else ""
-    result = StatementResult(statement.text, statement.kind_text, note=note)
-    with claim.changing(lambda: result):
-        _run_without_result(context, statement)
-    return result
 
 
 def _run_without_data(context: Context, statement: Statement) -> Rows | None:
