@@ -15,18 +15,22 @@ from airflow_hive_acid.format.changes import Changes  # noqa: TC001 - a field's 
 SPEC_VERSION = 1
 FETCH_DELETED_ROWS = "acid.fetch.deleted.rows"
 """Table property, and option of a table in a query: show deleted rows, too (Hive's Constants)."""
+HIVE_TEXT = "hive_text"
+"""What an export calls lines as Hive's text tables have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column: lower-case name and Hive type text, for example ``decimal(12,2)``.
 
-    :param required: Hive declared it NOT NULL and enforces that; nothing else of constraints is kept here.
+    :param required: it is declared NOT NULL, and that is enforced.
+    :param default: the expression of its DEFAULT, where that is enabled: what a row gets that is given no value.
     """
 
     name: str
     type: str
     required: bool = field(default=False, repr=False)
+    default: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class TableSnapshot:
     :param insert_only: transactional without row ids: plain files in bases and deltas.
     :param serde: of text files, Hive's serde properties (``field.delim`` …).
     :param bucketing: None when rows may lie in any bucket.
+    :param checks: conditions that every new row must keep, by name; one that is NULL is kept.
     :param marked: the directory has the marker of a place: without it the table's disk is not there (R17).
     :param expected: by partition name; the job compares it with what it lists (``hive.acid.read.verify``). None, and
         for partitions that are not in it: nothing is compared.
@@ -122,6 +127,7 @@ class TableSnapshot:
     serde: dict[str, str] = field(default_factory=dict)
     bucketing: Bucketing | None = None
     marked: bool = False
+    checks: dict[str, str] = field(default_factory=dict)
     expected: dict[str, Expected] | None = None
     as_of: AsOf | None = None
 
@@ -232,8 +238,21 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRows:
+    """Of the matching rows only the first.
+
+    :param order: Spark SQL of an ORDER BY; where it does not say which rows are the first, the statement fails.
+    """
+
+    order: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Change matching rows: a delete event and an insert event each (split update).
+
+    A row whose partition columns change moves: its delete event lies in the old partition, its insert event in the new.
 
     :param alias: name by which ``where`` and the assignments refer to the target.
     """
@@ -246,6 +265,7 @@ class Update:
     write_id: int
     delete_statement_id: int
     insert_statement_id: int
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +278,7 @@ class Delete:
     where: str | None
     write_id: int
     statement_id: int
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +288,19 @@ class MergeClause:
     :param matched: WHEN MATCHED (update, delete) or WHEN NOT MATCHED (insert).
     :param condition: the AND part, Spark SQL over both aliases (source alias only when not matched), or None.
     :param assignments: for update the changed columns; for insert the filled ones, partition columns included.
+    :param by_source: WHEN NOT MATCHED BY SOURCE (update, delete); condition and assignments are over the target alone.
     """
 
     action: Literal["update", "delete", "insert"]
     matched: bool
     condition: str | None = None
     assignments: tuple[Assignment, ...] = ()
+    by_source: bool = False
+
+    @property
+    def of_target(self) -> bool:
+        """Whether the clause is about rows that are in the target."""
+        return self.matched or self.by_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +369,8 @@ class Export:
     """Write the rows of a query as files that belong to no table; the control plane gives the directory its name.
 
     :param uri: directory that does not exist yet.
-    :param format: Spark's name of the format; ``options`` are its own.
+    :param format: Spark's name of the format; ``options`` are its own. ``HIVE_TEXT``: lines as Hive's text tables have
+        them, and ``options`` are properties of their serde.
     :param rows_uri: where the number of rows goes, as the only row.
     """
 

@@ -92,6 +92,7 @@ class TableColumn:
     :param type: the type Spark scans and computes with.
     :param length: declared length of a char or varchar column, else None.
     :param required: declared NOT NULL.
+    :param default: Spark SQL of what it is without a value, None for NULL.
     """
 
     name: str
@@ -99,6 +100,7 @@ class TableColumn:
     type: T.DataType
     length: int | None = None
     required: bool = False
+    default: str | None = None
 
     @property
     def is_char(self) -> bool:
@@ -131,7 +133,7 @@ def table_columns(columns: Iterable[Column], table: str) -> tuple[TableColumn, .
             )
         text = column.type.strip().lower()
         parser = _TypeParser(text, f"column {name} of {table}")
-        parsed.append(TableColumn(name, text, parser.whole(), parser.length, column.required))
+        parsed.append(TableColumn(name, text, parser.whole(), parser.length, column.required, column.default))
     return tuple(parsed)
 
 

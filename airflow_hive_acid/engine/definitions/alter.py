@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.engine.definitions.compactions import request_compaction
-from airflow_hive_acid.engine.definitions.ddl import require_empty, warehouse_files
+from airflow_hive_acid.engine.definitions.ddl import require_empty, require_known_columns, warehouse_files
+from airflow_hive_acid.engine.definitions.repair import repair
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
@@ -27,14 +28,14 @@ _COMPARISONS: dict[str, type[exp.Binary]] = {
 
 _CHANGES_WHAT_PINS_READ = (
     alter.RenameTable, alter.RenamePartition, alter.DropPartitions, alter.AlterColumns, alter.ChangeColumn,
-    alter.AlterSerde, alter.AlterFileFormat, alter.AlterLocation,
+    alter.AlterSerde, alter.AlterFileFormat, alter.AlterLocation, alter.AddConstraint, alter.DropConstraint,
 )  # fmt: skip
 
 
 def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
     """Run one ALTER TABLE.
 
-    :return: of a compaction that was asked for, what became of that.
+    :return: of a compaction that was asked for, what became of that; of a repair, the partitions that it added.
     :raises ReadOnlyReplicaError: when a replication writes the database.
     :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
     """
@@ -48,6 +49,8 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
             return request_compaction(context, statement)
         case alter.Concatenate():
             return _concatenate(context, statement)
+        case alter.RepairTable():
+            return repair(context, statement)
         case alter.AddPartitions():
             _add_partitions(context, statement)
         case alter.DropPartitions():
@@ -71,6 +74,13 @@ def _alter_names_and_properties(context: Context, statement: alter.AlterStatemen
             catalog.rename_table(name, str(new), files=files, agent_info=agent)
         case alter.RenamePartition(partition=old, new=new_values):
             catalog.rename_partition(name, dict(old), dict(new_values), files=files, agent_info=agent)
+        case alter.AlterOwner():
+            catalog.alter_owner(name, statement.owner, statement.owner_type, agent_info=agent)
+        case alter.AddConstraint():
+            require_known_columns(context.table(name).columns, [statement.constraint])
+            catalog.add_constraint(name, statement.constraint, agent_info=agent)
+        case alter.DropConstraint():
+            catalog.drop_constraint(name, statement.name, agent_info=agent)
         case alter.AlterProperties(partition=()):
             catalog.alter_properties(
                 name, statement.properties, unset=statement.unset, if_exists=statement.if_exists, files=files,
@@ -91,10 +101,14 @@ def _alter_names_and_properties(context: Context, statement: alter.AlterStatemen
 def _alter_columns(context: Context, statement: alter.AlterColumns | alter.ChangeColumn) -> None:
     catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
     if isinstance(statement, alter.ChangeColumn):
-        new = Column(statement.new.name, statement.new.type)
+        kept = {column.name: column.type for column in context.table(name).columns}
+        kind = statement.new.type or kept.get(statement.column, "string")  # one that is not there is refused below
+        added = statement.new.constraints
+        require_known_columns([*context.table(name).columns, Column(statement.new.name, kind)], added)
         catalog.change_column(
-            name, statement.column, new, statement.new.comment, cascade=statement.cascade, agent_info=agent
-        )
+            name, statement.column, Column(statement.new.name, kind), statement.new.comment,
+            cascade=statement.cascade, agent_info=agent, added=added,
+        )  # fmt: skip
         return
     columns = [Column(column.name, column.type) for column in statement.columns]
     comments = {column.name: column.comment for column in statement.columns if column.comment}

@@ -53,6 +53,23 @@ def columns_of(result: StatementResult) -> tuple[ColumnDefinition, ...]:
     return tuple(found)
 
 
+def divided(
+    columns: tuple[ColumnDefinition, ...], partition_columns: tuple[ColumnDefinition, ...]
+) -> tuple[tuple[ColumnDefinition, ...], tuple[ColumnDefinition, ...]]:
+    """Data columns and partition columns of a query's; the latter in the order of PARTITIONED BY.
+
+    :raises InvalidArgumentsError: when the query gives no such column.
+    """
+    given = {column.name: column for column in columns}
+    for key in partition_columns:
+        if key.name not in given:
+            raise InvalidArgumentsError(
+                f"the query gives no column {key.name} to partition by; it gives {', '.join(given)}"
+            )
+    keys = tuple(given[key.name] for key in partition_columns)
+    return tuple(column for column in columns if column not in keys), keys
+
+
 @contextmanager
 def creating(context: Context, definition: TableDefinition) -> Iterator[Table]:
     """While a block plans and runs what fills a table that does not exist yet.

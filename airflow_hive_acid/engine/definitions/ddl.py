@@ -9,6 +9,7 @@ work on a table any more, so jobs that are left over on it are fenced before its
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.outcomes.events import Noted
@@ -21,26 +22,30 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.format.paths import is_inside
-from airflow_hive_acid.format.table_kinds import is_transactional
+from airflow_hive_acid.format.table_kinds import TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, is_transactional
 from airflow_hive_acid.maintenance.warehouse.ddl_files import NO_TABLE, WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.places import Places
-from airflow_hive_acid.metastore.catalog import TableDefinition, check_droppable
+from airflow_hive_acid.maintenance.warehouse.storage import require_format
+from airflow_hive_acid.metastore.catalog import ConstraintKind, TableDefinition, check_droppable
 from airflow_hive_acid.metastore.database import LockType
 from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.metastore.protocol import database_lock, ddl_transaction, table_lock
-from airflow_hive_acid.sql.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable
+from airflow_hive_acid.sql.model.origins import ColumnDefinition
+from airflow_hive_acid.sql.model.statements import AlterDatabase, CreateDatabase, CreateTable, DropDatabase, DropTable
+from airflow_hive_acid.sql.planning.conditions import unknown_in_condition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.catalog import Constraint, Table
     from airflow_hive_acid.metastore.locks import LockComponent
     from airflow_hive_acid.metastore.protocol import DdlTransaction
 
 log = logging.getLogger(__name__)
 
-DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable
+DdlStatement = CreateDatabase | AlterDatabase | DropDatabase | CreateTable | DropTable
 
 
 def run_ddl(context: Context, statement: DdlStatement) -> None:
@@ -50,11 +55,13 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
     """
     if isinstance(statement, CreateTable | DropTable):
         require_writable(context.client, [statement.table.database])
-    elif isinstance(statement, DropDatabase):
+    elif isinstance(statement, DropDatabase | AlterDatabase):
         require_writable(context.client, [statement.name])
     match statement:
         case CreateDatabase():
             _create_database(context, statement)
+        case AlterDatabase():
+            _alter_database(context, statement)
         case DropDatabase():
             _drop_database(context, statement)
         case CreateTable():
@@ -94,6 +101,69 @@ def _create_database(context: Context, statement: CreateDatabase) -> None:
         places.created(database.name, location)
 
 
+def _alter_database(context: Context, statement: AlterDatabase) -> None:
+    owner = None if statement.owner is None else (statement.owner, statement.owner_type)
+    places = Places(context.client, context.filesystem)
+    context.client.catalog.get_database(statement.name)
+    given = [place for place in (statement.location, statement.managed_location) if place is not None]
+    for location in given:
+        places.before_create(statement.name, location)
+        context.filesystem.make_directory(location)
+    altered = context.client.catalog.alter_database(
+        statement.name, statement.properties, owner=owner, location=statement.location,
+        managed_location=statement.managed_location,
+    )  # fmt: skip
+    for location in {altered.location, altered.managed_location} if given else ():
+        places.created(altered.name, location)
+
+
+def require_known_columns(columns: Sequence[Column], constraints: Sequence[Constraint]) -> None:
+    """Refuse a CHECK about columns that there are not: no row could be written any more.
+
+    :raises InvalidArgumentsError: naming the column.
+    """
+    names = [column.name for column in columns]
+    for constraint in constraints:
+        unknown = unknown_in_condition(constraint.value, names) if constraint.kind is ConstraintKind.CHECK else None
+        if unknown is not None:
+            raise InvalidArgumentsError(
+                f"CHECK ({constraint.value}) names {unknown}, which is none of the columns {', '.join(names)}"
+            )
+
+
+def _like(context: Context, statement: CreateTable) -> CreateTable:
+    """CREATE TABLE … LIKE: the definition of another table, with what the statement says besides.
+
+    As in Hive neither rows nor constraints are taken. The new table is transactional if the other is.
+    """
+    source = context.table(str(statement.like))
+    if source.type == "VIRTUAL_VIEW":
+        raise InvalidArgumentsError(
+            f"{source.qualified_name} is a view; make a table of its rows with CREATE TABLE … AS"
+        )
+    properties = dict(statement.properties)
+    stored_as = statement.stored_as or require_format(source)
+    if not statement.external and not any(key.lower() == TRANSACTIONAL for key in properties):
+        properties[TRANSACTIONAL] = str(source.is_transactional).lower()
+        if source.is_insert_only:
+            properties.setdefault(TRANSACTIONAL_PROPERTIES, "insert_only")
+    same_rows = not statement.stored_as and not statement.serde_properties
+    return replace(
+        statement,
+        like=None,
+        columns=tuple(ColumnDefinition(c.name, c.type, source.comments.get(c.name)) for c in source.columns),
+        partition_columns=tuple(
+            ColumnDefinition(c.name, c.type, source.comments.get(c.name)) for c in source.partition_columns
+        ),
+        bucket_columns=source.bucket_columns,
+        bucket_count=source.bucket_count,
+        sort_columns=source.sort_columns,
+        stored_as=stored_as,
+        serde_properties=dict(source.serde_properties) if same_rows else statement.serde_properties,
+        properties=properties,
+    )
+
+
 def definition_of(context: Context, statement: CreateTable) -> TableDefinition:
     """The table that a statement describes.
 
@@ -121,11 +191,28 @@ def definition_of(context: Context, statement: CreateTable) -> TableDefinition:
         comments=comments,
         external=statement.external,
         stored_as=statement.stored_as,
+        serde_properties=statement.serde_properties,
+        constraints=statement.constraints,
+    )
+
+
+def note_on(definition: TableDefinition) -> str:
+    """What somebody who made this table should know of it, if it is not what it seems."""
+    said = {key.lower(): value.lower() for key, value in definition.properties.items()}
+    insert_only = definition.stored_as != "orc" and TRANSACTIONAL_PROPERTIES not in said and not definition.external
+    if said.get(TRANSACTIONAL) != "true" or not insert_only:
+        return ""
+    return (
+        f"{definition.db}.{definition.name} is transactional and not ORC, so it is insert_only: its rows can be "
+        "added and overwritten, not updated or deleted. STORED AS ORC makes a full ACID table"
     )
 
 
 def _create_table(context: Context, statement: CreateTable) -> None:
     settle_warehouse(context)
+    if statement.like is not None:
+        statement = _like(context, statement)
+    require_known_columns([Column(c.name, c.type) for c in statement.columns], statement.constraints)
     definition = definition_of(context, statement)
     catalog, name = context.client.catalog, str(statement.table)
     there = catalog.find_tables([name]).get(name)
@@ -142,6 +229,8 @@ def _create_table(context: Context, statement: CreateTable) -> None:
     ):
         table = ddl.commit(lambda connection: catalog.create_table_in(connection, definition, statement.if_not_exists))
     mark_place(context, table)
+    if note := note_on(definition):
+        log.warning("%s", note)
 
 
 def mark_place(context: Context, table: Table) -> None:

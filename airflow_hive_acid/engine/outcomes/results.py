@@ -57,6 +57,7 @@ class StatementResult:
     :param write_ids: write id by table, for the tables it changed.
     :param seconds: from its start to its commit; inside a transaction, to the end of its publishing.
     :param directories: URIs of the directories it published.
+    :param note: what one should know of what was made; empty if there is nothing to say.
     """
 
     statement: str
@@ -69,6 +70,7 @@ class StatementResult:
     write_ids: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     directories: tuple[str, ...] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         # Results become XComs, records of the metastore and lines of logs.
@@ -136,7 +138,7 @@ class StatementResult:
         if self.kind in ("insert", "update", "delete", "merge"):
             parts = [f"{n:,} {what}" for what, n in changes.items() if n] or ["nothing changed"]
             return f"{self.kind}: {', '.join(parts)}{took}"
-        return f"{self.kind.replace('_', ' ')}: done{took}"
+        return f"{self.kind.replace('_', ' ')}: done{took}{f'; {self.note}' if self.note else ''}"
 
 
 def plain_values(value: Any) -> Any:

@@ -70,7 +70,8 @@ def stream_lookup(client: MetastoreClient, statement: Lookup) -> StreamedRows:
         case ShowCreateTable(table=name):
             table = client.catalog.get_table(str(name))
             database = client.catalog.get_database(table.db)
-            lines = create_statement(table, database.home_of(table.name, managed=table.type == MANAGED_TABLE))
+            home = database.home_of(table.name, managed=table.type == MANAGED_TABLE)
+            lines = create_statement(table, home, client.catalog.constraints(str(name)))
             return _rows(("createtab_stmt",), ([line] for line in lines))
         case ShowProperties(table=name, key=key):
             return _rows(("prpt_name", "prpt_value"), _properties(client.catalog.get_table(str(name)), key))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, VIRTUAL_VIEW, storage_format
+from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, VIRTUAL_VIEW, ConstraintKind, storage_format
 from airflow_hive_acid.sql.text.quoting import identifier, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from airflow_hive_acid.metastore.catalog import Database, FieldSchema, Storage, Table, WholePartition
+    from airflow_hive_acid.metastore.catalog import Constraint, Database, FieldSchema, Storage, Table, WholePartition
 
 Line = list[str | None]
 """Name, type or value, comment."""
@@ -25,12 +25,15 @@ _KEPT_BY_THE_METASTORE = frozenset((
     "transient_lastDdlTime", "last_modified_by", "last_modified_time", "numPartitions", "EXTERNAL",
 ))  # fmt: skip
 """Parameters that say how a table is, and not how it was wanted."""
+_OF_COLUMNS = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
+"""Kinds that stand behind their column."""
 _BLANK: Line = ["", None, None]
 
 
-def create_statement(table: Table, home: str) -> list[str]:
+def create_statement(table: Table, home: str, constraints: Sequence[Constraint] = ()) -> list[str]:
     """The lines of the statement that makes a table or view.
 
+    :param constraints: all of the table.
     :param home: where a table of its kind and name lies by default: LOCATION is printed for another place.
     """
     name = f"{identifier(table.db)}.{identifier(table.name)}"
@@ -38,7 +41,7 @@ def create_statement(table: Table, home: str) -> list[str]:
         return [f"CREATE VIEW {name} AS {table.view_expanded or table.view_original or ''}"]
     storage = table.storage
     external = table.type == EXTERNAL_TABLE
-    lines = [f"CREATE {'EXTERNAL ' if external else ''}TABLE {name}(", *_definitions(storage.columns)]
+    lines = [f"CREATE {'EXTERNAL ' if external else ''}TABLE {name}(", *_definitions(storage.columns, constraints)]
     comment = table.property("comment")
     if comment is not None:
         lines.append(f"COMMENT {quoted(comment)}")
@@ -60,10 +63,28 @@ def create_statement(table: Table, home: str) -> list[str]:
     return lines
 
 
-def _definitions(columns: Sequence[FieldSchema]) -> list[str]:
-    comments = (f" COMMENT {quoted(column.comment)}" if column.comment else "" for column in columns)
-    told = [f"  {identifier(c.name)} {c.type}{comment}" for c, comment in zip(columns, comments, strict=True)]
+def _definitions(columns: Sequence[FieldSchema], constraints: Sequence[Constraint] = ()) -> list[str]:
+    told = []
+    for column in columns:
+        own = [c for c in constraints if c.columns == (column.name,) and c.kind in _OF_COLUMNS]
+        comment = f" COMMENT {quoted(column.comment)}" if column.comment else ""
+        told.append(f"  {identifier(column.name)} {column.type}{''.join(map(_constraint, own))}{comment}")
+    told += [f" {_constraint(c)}" for c in constraints if c.kind not in _OF_COLUMNS]
     return [*(f"{one}," for one in told[:-1]), f"{told[-1]})"] if told else ["  )"]
+
+
+def _constraint(constraint: Constraint) -> str:
+    """As CREATE TABLE takes it, with its state in words."""
+    what = constraint.kind.words
+    if constraint.kind is ConstraintKind.DEFAULT:
+        what += f" {constraint.value}"
+    elif constraint.kind is ConstraintKind.CHECK:
+        what += f" ({constraint.value})"
+    elif constraint.kind not in _OF_COLUMNS:
+        what += f" ({', '.join(map(identifier, constraint.columns))})"
+    enabled = "ENABLE" if constraint.enabled else "DISABLE"
+    relied = "RELY" if constraint.relied else "NORELY"
+    return f" CONSTRAINT {identifier(constraint.name or '')} {what} {enabled} NOVALIDATE {relied}"
 
 
 def _format(storage: Storage) -> list[str]:

@@ -18,6 +18,7 @@ from airflow_hive_acid.sql.model.statements import (
     CreateTemporaryView,
     Delete,
     Insert,
+    InsertDirectory,
     Merge,
     MultiInsert,
     Rollback,
@@ -72,9 +73,8 @@ def blocks(statements: Sequence[Statement], one_transaction: bool = False) -> li
 
 def needs_spark(statement: Statement) -> bool:
     """Whether a statement runs a Spark job."""
-    if isinstance(statement, CreateView | AlterViewQuery):
-        return True
-    return isinstance(statement, _DATA) or (isinstance(statement, CreateTable) and statement.query is not None)
+    is_ctas = isinstance(statement, CreateTable) and statement.query is not None
+    return is_ctas or isinstance(statement, (*_DATA, InsertDirectory, CreateView, AlterViewQuery))
 
 
 def _divide(statements: Sequence[Statement]) -> Iterator[Block]:

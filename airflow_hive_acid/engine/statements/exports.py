@@ -12,14 +12,16 @@ import hashlib
 import json
 import time
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.model.origins import Origin
 from airflow_hive_acid.sql.model.plans import ExportTemplate, SelectTemplate
 from airflow_hive_acid.sql.model.statements import Select
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.transactions.claims import Once
+    from airflow_hive_acid.sql.model.plans import Plan
+    from airflow_hive_acid.sql.model.statements import InsertDirectory
 
 SUCCESS = "_SUCCESS"
 _MAKER = "airflow-hive-acid"
@@ -96,9 +100,43 @@ def run_export(
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise InvalidArgumentsError(f"an export takes one SELECT, not {sql.strip()[:80]!r}")
     plan = plan_of(context, statements[0])
+    place = _Place(context, destination, _digests(once, sql, destination))
+    return _exported(context, plan, place, destination, once, started)
+
+
+def insert_directory(context: Context, statement: InsertDirectory, once: Once | None, number: int) -> StatementResult:
+    """Run INSERT OVERWRITE DIRECTORY.
+
+    What an export has left there is replaced, and nothing else is: a Hive would remove whatever lies there.
+
+    :param once: what several tries of the script have in common.
+    :param number: of the statement in its script.
+    :raises UnsafePathError: for a directory inside of the warehouse or a table, or around one.
+    :raises AlreadyExistsError: when something lies there that no export has left; nothing was written.
+    """
+    started = time.monotonic()
+    origin = {f.name: getattr(statement, f.name) for f in fields(Origin)}
+    plan = plan_of(context, Select(statement.query, **origin))
+    destination = Destination(statement.uri, statement.format, statement.options, overwrite=True)
+    digests = _digests(once, f"{number} {statement.text}", destination)
+    place = _Place(context, destination, digests)
+    catalog = context.client.catalog
+    owner = catalog.owner_of_location(statement.uri)
+    if owner is not None:
+        raise UnsafePathError(f"{statement.uri} and files of {owner} lie within each other; choose another directory")
+    place.check_outside([root for name in catalog.list_databases() for root in catalog.roots(name)])
+    exported = _exported(context, plan, place, destination, once, started)
+    return StatementResult(
+        statement.text, statement.kind_text, inserted=exported.rows, txn_id=exported.txn_id,
+        directories=(exported.uri,),
+    )  # fmt: skip
+
+
+def _exported(
+    context: Context, plan: Plan, place: _Place, destination: Destination, once: Once | None, started: float
+) -> Exported:
     if not isinstance(plan.template, SelectTemplate):
         raise AssertionError("a select without its template")
-    place = _Place(context, destination, _digests(once, sql, destination))
     place.check_outside([context.table(read.table).location for read in plan.reads])
     done = place.done_before(skip=once is not None and once.on_rerun.value == "skip")
     if done is not None:
@@ -192,8 +230,8 @@ class _Place:
             raise AlreadyExistsError(f"{self.uri} exists already; choose another place, or mode='overwrite'")
         if mark is None:
             raise AlreadyExistsError(
-                f"{self.uri} holds something that no export has left there; choose another place, or say that anything "
-                "may be replaced (replace_anything=True)"
+                f"{self.uri} holds something that no export has left there; choose another place, empty it, or "
+                "say that anything may be replaced (replace_anything=True of the export operator)"
             )
 
     def _mark(self) -> dict[str, Any] | None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.concatenate import rewriting
-from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
-from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
+from airflow_hive_acid.engine.definitions.ctas import columns_of, creating, divided
+from airflow_hive_acid.engine.definitions.ddl import definition_of, note_on, run_ddl
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.events import Noted, StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -24,6 +24,7 @@ from airflow_hive_acid.engine.queries.lookups import look
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.queries.shows import missing, show
 from airflow_hive_acid.engine.statements.aborts import abort
+from airflow_hive_acid.engine.statements.exports import insert_directory
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.engine.statements.session import Session
@@ -51,6 +52,7 @@ from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
 from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statements import (
     Abort,
+    AlterDatabase,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
@@ -61,6 +63,7 @@ from airflow_hive_acid.sql.model.statements import (
     Explain,
     Fragment,
     Insert,
+    InsertDirectory,
     Load,
     Merge,
     MultiInsert,
@@ -167,12 +170,17 @@ class Script:
             return StatementResult(statement.text, statement.kind_text)
         planned = plan_of(context, select)
         columns = columns_of(run_query(context, planned, limit=0))
-        definition = definition_of(context, dataclasses.replace(statement, columns=columns, query=None))
+        data, keys = divided(columns, statement.partition_columns)
+        made = dataclasses.replace(statement, columns=data, partition_columns=keys, query=None)
+        definition = definition_of(context, made)
+        # The query may give the partition columns anywhere.
+        listed = tuple(column.name for column in columns) if keys else ()
         with creating(context, definition) as table:
             wanted = NewTable(statement.table, planned, table.is_transactional)
             # With all patience: a request that waits elsewhere would be for a table that is gone again.
-            written = _run_write(context, Insert(statement.table, query, **origin), wanted, claim)
-        return dataclasses.replace(written, kind=statement.kind_text)
+            insert = Insert(statement.table, query, columns=listed, **origin)
+            written = _run_write(context, insert, wanted, claim)
+        return dataclasses.replace(written, kind=statement.kind_text, note=note_on(definition))
 
     def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
         """What a statement would do; nothing is done."""
@@ -281,11 +289,17 @@ class Script:
         if said:
             self._context.emit(Noted(said))
 
+    def _queried(self, statement: Select | InsertDirectory) -> StatementResult:
+        """The rows of a query, or the files that they became."""
+        if isinstance(statement, Select):
+            return run_query(self._context, plan_of(self._context, statement), self._snapshot)
+        return insert_directory(self._context, statement, self._once, self._number)
+
     def _result_of(self, statement: Statement) -> StatementResult:
         context, rows = self._context, None
         match statement:
-            case Select():
-                return run_query(context, plan_of(context, statement), self._snapshot)
+            case Select() | InsertDirectory():
+                return self._queried(statement)
             case Insert() | MultiInsert() | Update() | Delete() | Merge():
                 return self._apply(statement, lambda claim: _run_write(context, statement, None, claim, self._patience))
             case Truncate():
@@ -325,9 +339,10 @@ def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> Sta
     if isinstance(statement, ViewStatement):
         return _run_view_once(context, statement, claim)
     rows: Rows | None = None
+    note = note_on(definition_of(context, statement)) if isinstance(statement, CreateTable) else ""
 
     def result() -> StatementResult:
-        return StatementResult(statement.text, statement.kind_text, rows=rows)
+        return StatementResult(statement.text, statement.kind_text, rows=rows, note=note)
 
     with claim.changing(result):
         rows = _run_without_data(context, statement)
@@ -370,7 +385,7 @@ def _run_without_data(context: Context, statement: Statement) -> Rows | None:
             context.locking.require(_tables_of(context, statement.name) if statement.cascade else ())
             with context.locking.around(statement):
                 run_ddl(context, statement)
-        case CreateDatabase() | CreateTable():
+        case CreateDatabase() | AlterDatabase() | CreateTable():
             run_ddl(context, statement)
         case _:
             raise AssertionError(f"{statement.kind_text} is no statement of its own")

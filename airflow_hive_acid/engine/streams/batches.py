@@ -58,7 +58,10 @@ class TransactionBatch:
         own = [column for column in found.partition_columns if column.name not in given]
         self._columns = RecordColumns(
             self._name,
-            (*(Column(c.name, c.type, c.required) for c in found.columns), *(Column(c.name, c.type) for c in own)),
+            (
+                *(Column(c.name, c.type, c.required, c.default) for c in found.columns),
+                *(Column(c.name, c.type) for c in own),
+            ),
         )
         default = context.settings.integer("hive.acid.batch.transactions")
         self._size = min(default, _most(context)) if transactions is None else transactions

@@ -56,7 +56,7 @@ def table_snapshot(
     return TableSnapshot(
         table=table.qualified_name,
         location=table.location,
-        columns=tuple(Column(c.name, c.type, c.required) for c in table.columns),
+        columns=tuple(Column(c.name, c.type, c.required, c.default) for c in table.columns),
         partition_columns=tuple(Column(c.name, c.type) for c in table.partition_columns),
         partitions=refs,
         write_ids="" if write_ids is None else write_ids.short_text(),
@@ -67,4 +67,5 @@ def table_snapshot(
         insert_only=table.is_insert_only,
         serde=dict(table.serde_properties),
         bucketing=bucketing(table),
+        checks=dict(table.checks),
     )

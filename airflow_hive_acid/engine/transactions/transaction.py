@@ -36,7 +36,7 @@ from airflow_hive_acid.engine.tables.viewpoints import Looks
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.plain_writes import PlainWrites
 from airflow_hive_acid.engine.transactions.seen_tables import SeenTables
-from airflow_hive_acid.engine.transactions.written_tables import Written
+from airflow_hive_acid.engine.transactions.written_tables import Written, touched
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
@@ -331,7 +331,8 @@ class StatementTransaction:
         written.statement_ids += ids
         written.manifests.append(manifest)
         written.count(result.directories, joins_base=joins_base)
-        written.partitions[write.operation] |= {d.partition for d in manifest.directories}
+        for operation, names in touched(plan, write, result.directories).items():
+            written.partitions[operation] |= names
         written.truncated -= {d.partition for d in manifest.directories}
         written.made.update(self._seen.learn(table, target, manifest))
         context.emit(published(manifest, time.monotonic() - started))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Manifest
-from airflow_hive_acid.format.names import parse_directory
+from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.metastore.txns import RowChange
 
 if TYPE_CHECKING:
@@ -22,7 +22,25 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import WrittenDirectory
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.sql.model.plans import TableWrite
+    from airflow_hive_acid.sql.model.plans import Plan, TableWrite
+
+
+def touched(plan: Plan, write: TableWrite, directories: Iterable[WrittenDirectory]) -> dict[str, set[str]]:
+    """The partitions that a statement has touched, by operation, as their components name them (R12).
+
+    An UPDATE that moves rows deletes in one partition and inserts in another, and a Hive that divides it so says ``d``
+    and ``i``: what is only inserted conflicts with nobody. A MERGE keeps its operation, because two of them may both
+    insert what both have missed.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    kinds: dict[str, set[bool]] = defaultdict(set)
+    for directory in directories:
+        named = parse_directory(directory.name)
+        kinds[directory.partition].add(named is not None and named.kind is DirectoryKind.DELETE_DELTA)
+    for partition, deletes in kinds.items():
+        alone = plan.kind == "update" and len(deletes) == 1
+        found[("delete" if True in deletes else "insert") if alone else write.operation].add(partition)
+    return found
 
 
 @dataclass(slots=True)

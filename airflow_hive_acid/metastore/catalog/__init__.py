@@ -12,9 +12,10 @@ from airflow_hive_acid.faces import lazily
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.alteration import without_column_statistics
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
+    from airflow_hive_acid.metastore.catalog.constraints import Constraint, ConstraintKind
     from airflow_hive_acid.metastore.catalog.definitions import new_table
     from airflow_hive_acid.metastore.catalog.drop import check_droppable, delete_storage, forget_object
-    from airflow_hive_acid.metastore.catalog.formats import KEYWORDS, storage_format
+    from airflow_hive_acid.metastore.catalog.formats import KEYWORDS, StorageFormat, storage_format
     from airflow_hive_acid.metastore.catalog.model import (
         EXTERNAL_TABLE,
         MANAGED_TABLE,
@@ -94,8 +95,11 @@ else:
             "FieldSchema": "model",
             "In": "partition_conditions",
             "IsNull": "partition_conditions",
+            "Constraint": "constraints",
+            "ConstraintKind": "constraints",
             "KEYWORDS": "formats",
             "Look": "statistics",
+            "StorageFormat": "formats",
             "MANAGED_TABLE": "model",
             "Member": "privileges",
             "Or": "partition_conditions",
@@ -166,6 +170,8 @@ __all__ = [
     "ColumnStatistics",
     "Compare",
     "Condition",
+    "Constraint",
+    "ConstraintKind",
     "Counted",
     "Database",
     "DroppedTable",
@@ -188,6 +194,7 @@ __all__ = [
     "Role",
     "Securable",
     "Storage",
+    "StorageFormat",
     "Table",
     "TableDefinition",
     "TableWrite",

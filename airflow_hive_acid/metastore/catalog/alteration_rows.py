@@ -23,6 +23,7 @@ from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.hive_catalog import (
     BUCKETING_COLS,
     DATABASE_PARAMS,
+    DBS,
     PART_COL_STATS,
     PARTITION_PARAMS,
     PARTITIONS,
@@ -123,6 +124,12 @@ def write_database_parameters(
 ) -> None:
     """Replace a database's parameters."""
     change_parameters(connection, DATABASE_PARAMS, "DB_ID", [(database_id, before, after)])
+
+
+def write_database(connection: Connection, database_id: int, changed: Mapping[str, str]) -> None:
+    """Change columns of a database's own row."""
+    if changed:
+        connection.execute(update(DBS).where(DBS.c.DB_ID == database_id).values(**changed))
 
 
 def _noted(connection: Connection, properties: Mapping[str, str], user: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.catalog.constraint_rows import insert_constraints
 from airflow_hive_acid.metastore.catalog.definitions import check_definition, new_table, table_type
 from airflow_hive_acid.metastore.catalog.drop import (
     check_droppable,
@@ -271,7 +272,8 @@ class Catalog:
         wanted = new_table(replace(checked, location=location), created=now_ms(connection) // 1000)
         try:
             with connection.begin_nested():
-                insert_tables(connection, [wanted], {checked.db: database.id}, self.ids.take)
+                [made] = insert_tables(connection, [wanted], {checked.db: database.id}, self.ids.take)
+                insert_constraints(connection, made, checked.constraints)
         except IntegrityError:
             # Somebody else was faster; whatever else it might be is raised by the next lines.
             existing = read_tables(connection, [key]).get(key)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import table_kinds
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog.constraints import check_constraints
 from airflow_hive_acid.metastore.catalog.formats import FORMATS
 from airflow_hive_acid.metastore.catalog.model import (
     EXTERNAL_TABLE,
@@ -51,7 +52,7 @@ def new_table(definition: TableDefinition, *, created: int = 0) -> Table:
     }
     storage = Storage(
         fields["data"], definition.location or "", stored.input_format, stored.output_format, (None, stored.serde),
-        _SERDE_PROPERTIES, definition.bucket_count, definition.bucket_columns,
+        {**_SERDE_PROPERTIES, **definition.serde_properties}, definition.bucket_count, definition.bucket_columns,
         tuple((name, int(ascending)) for name, ascending in definition.sort_columns),
     )  # fmt: skip
     return Table(
@@ -112,6 +113,8 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
             raise InvalidArgumentsError(f"{where}: the partition column {key.name[:40]}… is longer than 128 characters")
     buckets = _check_buckets(where, definition, columns)
     properties = _check_properties(where, definition)
+    for name_of, told in definition.serde_properties.items():
+        check_property(f"{where}, serde", name_of, told)
     return TableDefinition(
         db=db,
         name=name,
@@ -126,6 +129,8 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
         comments={key.lower(): value for key, value in definition.comments.items()},
         external=definition.external,
         stored_as=definition.stored_as.lower(),
+        serde_properties=dict(definition.serde_properties),
+        constraints=check_constraints(where, definition.constraints, [c.name for c in columns], [c.name for c in keys]),
     )
 
 

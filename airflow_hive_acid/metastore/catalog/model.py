@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import table_kinds
@@ -19,6 +19,9 @@ from airflow_hive_acid.format.paths import join, parse_location
 from airflow_hive_acid.metastore.catalog.formats import format_name
 from airflow_hive_acid.metastore.catalog.types import check_partition_value
 from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.catalog.constraints import Constraint
 
 MANAGED_TABLE = "MANAGED_TABLE"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
@@ -117,7 +120,9 @@ class Table:
     :param created: seconds since 1970.
     :param partition_keys: its partition columns.
     :param write_id: write id of the last change the catalog knows of (TBLS.WRITE_ID).
-    :param required: columns that are declared NOT NULL, where Hive enforces it; of constraints only that is read.
+    :param required: columns that are declared NOT NULL, where Hive enforces it.
+    :param defaults: by column the expression of its DEFAULT, where that is enabled.
+    :param checks: by name the conditions that are enabled.
     """
 
     db: str
@@ -137,11 +142,15 @@ class Table:
     view_expanded: str | None = None
     rewrite_enabled: bool = False
     required: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """Data columns, without the partition columns."""
-        return tuple(Column(c.name, c.type, c.name in self.required) for c in self.storage.columns)
+        return tuple(
+            Column(c.name, c.type, c.name in self.required, self.defaults.get(c.name)) for c in self.storage.columns
+        )
 
     @cached_property
     def partition_columns(self) -> tuple[Column, ...]:
@@ -316,6 +325,7 @@ class TableDefinition:
     :param sort_columns: of SORTED BY, with whether the order is ascending; not for full ACID tables.
     :param comments: comments of columns.
     :param external: CREATE EXTERNAL TABLE: the files belong to somebody else and outlive the table.
+    :param serde_properties: what the class is told that reads and writes rows of its files.
     """
 
     db: str
@@ -331,6 +341,8 @@ class TableDefinition:
     comments: Mapping[str, str] = field(default_factory=dict)
     stored_as: str = "orc"
     external: bool = False
+    serde_properties: Mapping[str, str] = field(default_factory=dict)
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

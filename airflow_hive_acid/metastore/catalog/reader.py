@@ -177,9 +177,23 @@ _REQUIRED = (
     )
     .where(_n.CONSTRAINT_TYPE == _NOT_NULL, _n.ENABLE_VALIDATE_RELY >= _ENABLED)
 )
+_DEFAULT, _CHECK = 4, 5
+_DEFAULTS = (
+    _details("default", _OWNERS, _n.PARENT_TBL_ID, _n.PARENT_INTEGER_IDX, _c.COLUMN_NAME, _n.DEFAULT_VALUE)
+    .join_from(
+        KEY_CONSTRAINTS,
+        COLUMNS_V2,
+        and_(_c.CD_ID == _n.PARENT_CD_ID, _c.INTEGER_IDX == _n.PARENT_INTEGER_IDX),
+    )
+    .where(_n.CONSTRAINT_TYPE == _DEFAULT, _n.ENABLE_VALIDATE_RELY >= _ENABLED)
+)
+_CHECKS = _details("check", _OWNERS, _n.PARENT_TBL_ID, _n.POSITION, _n.CONSTRAINT_NAME, _n.DEFAULT_VALUE).where(
+    _n.CONSTRAINT_TYPE == _CHECK, _n.ENABLE_VALIDATE_RELY >= _ENABLED
+)
 _SELECT_TABLE_DETAILS = union_all(
     *_STORAGE_DETAILS, _parameters("property", _OWNERS, TABLE_PARAMS, "TBL_ID"),
     _details("key", _OWNERS, _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT), _REQUIRED,
+    _DEFAULTS, _CHECKS,
 )  # fmt: skip
 _SELECT_PARTITION_DETAILS = union_all(*_STORAGE_DETAILS, _parameters("property", _OWNERS, PARTITION_PARAMS, "PART_ID"))
 
@@ -456,6 +470,8 @@ def _table(row: Any, details: _Details) -> Table:
         view_expanded=row.VIEW_EXPANDED_TEXT,
         rewrite_enabled=bool(row.IS_REWRITE_ENABLED),
         required=frozenset(details.names("required", row.TBL_ID)),
+        defaults=details.map("default", row.TBL_ID),
+        checks=details.map("check", row.TBL_ID),
     )
 
 

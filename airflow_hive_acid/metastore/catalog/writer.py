@@ -2,7 +2,7 @@
 
 Many tables or partitions take as many statements as one: rows of all of them go to each of Hive's tables together.
 Where an object exists, only what differs is written. Skewed values are not written (Hive keeps them in lists with ids
-of their own; they say where rows lie, never which rows there are); constraints are not either.
+of their own; they say where rows lie, never which rows there are); constraints have a file of their own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.metastore.catalog.constraint_rows import follow_columns
 from airflow_hive_acid.metastore.catalog.ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog.model import Skew, StorageIds
 from airflow_hive_acid.metastore.catalog.thrift import messages
@@ -263,6 +264,7 @@ def _change_table_columns(
         if cascade:
             where = where | SDS.c.SD_ID.in_(select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table.id))
         connection.execute(update(SDS).where(where, SDS.c.CD_ID == ids.columns).values(CD_ID=columns_id))
+        follow_columns(connection, table.id, ids.columns, columns_id)
         storage = replace(table.storage, ids=replace(ids, columns=columns_id))
         found[table.id] = replace(table, storage=storage)
     delete_unused_columns(connection, [ids_of(table.storage).columns for table, _ in changed])

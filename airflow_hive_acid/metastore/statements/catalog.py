@@ -49,6 +49,10 @@ class HiveCatalog(Catalog):
         self.analyze = StatisticsStatements(locked).analyze
         self.alter_database = tables.alter_database
         self.alter_properties = tables.alter_properties
+        self.alter_owner = tables.alter_owner
+        self.add_constraint = tables.add_constraint
+        self.drop_constraint = tables.drop_constraint
+        self.constraints = tables.constraints
         self.add_columns = tables.add_columns
         self.replace_columns = tables.replace_columns
         self.change_column = tables.change_column

@@ -15,19 +15,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
-from airflow_hive_acid.format.paths import join
+from airflow_hive_acid.format.paths import is_inside, join
 from airflow_hive_acid.metastore.catalog import alteration
 from airflow_hive_acid.metastore.catalog import alteration_rows as rows
+from airflow_hive_acid.metastore.catalog import constraint_rows as constraints
+from airflow_hive_acid.metastore.catalog.constraints import check_constraints
 from airflow_hive_acid.metastore.catalog.definitions import check_property
 from airflow_hive_acid.metastore.catalog.formats import FORMATS, format_name
 from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE
+from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, check_location
 from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionChange
-from airflow_hive_acid.metastore.catalog.places import lock_places, require_own_place
-from airflow_hive_acid.metastore.catalog.reader import read_tables, require_database
+from airflow_hive_acid.metastore.catalog.places import lock_places, require_no_table, require_own_place
+from airflow_hive_acid.metastore.catalog.reader import read_table_names, read_tables, require_database
 from airflow_hive_acid.metastore.catalog.rename import rename_table_rows
 from airflow_hive_acid.metastore.database.codes import LockType
-from airflow_hive_acid.metastore.names.objects import database_name, shorten, table_name
+from airflow_hive_acid.metastore.names.objects import TableName, database_name, shorten, table_name
 from airflow_hive_acid.metastore.protocol.ddl import database_lock, ddl_transaction, table_lock
 from airflow_hive_acid.metastore.statements.locked_tables import LockedTables, moving
 from airflow_hive_acid.metastore.txns.write_ids import seed_write_id
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.jobs import Column
+    from airflow_hive_acid.metastore.catalog.constraints import Constraint
     from airflow_hive_acid.metastore.catalog.model import Database, PartitionSpec, Storage, Table
-    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.protocol.ddl import DdlFiles
 
 _NONE: Mapping[str, str] = {}
@@ -55,14 +57,29 @@ class TableStatements:
         self._changes = tables.catalog.changes
 
     def alter_database(
-        self, name: str, properties: Mapping[str, str] | None = None, *, unset: Iterable[str] = ()
+        self,
+        name: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        unset: Iterable[str] = (),
+        owner: tuple[str, str] | None = None,
+        location: str | None = None,
+        managed_location: str | None = None,
     ) -> Database:
-        """Set and remove DBPROPERTIES; takes no lock, as in Hive.
+        """Set and remove DBPROPERTIES, say who owns it and where new tables go; takes no lock, as in Hive.
 
+        :param owner: a name, and USER, ROLE or GROUP.
+        :param location: where its external tables go from now on; ``managed_location`` its managed ones.
         :raises NoSuchObjectError: with the names that look like it.
+        :raises InvalidArgumentsError: for a place of another's, and while tables lie below the old one.
         """
         lowered = database_name(name)
         given, removed = dict(properties or {}), list(unset)
+        places = {
+            column: check_location(place)
+            for column, place in (("DB_LOCATION_URI", location), ("DB_MANAGED_LOCATION_URI", managed_location))
+            if place is not None
+        }
         for key, value in given.items():
             check_property(f"database {lowered}", key, value, 180)
             if len(value) > 4000:
@@ -74,11 +91,81 @@ class TableStatements:
             found = require_database(connection, lowered)
             after = {key: value for key, value in (found.properties | given).items() if key not in removed}
             rows.write_database_parameters(connection, found.id, found.properties, after)
+            self._require_free_home(connection, found, places)
+            changed: dict[str, str] = dict(places)
+            if owner is not None:
+                changed |= {"OWNER_NAME": owner[0], "OWNER_TYPE": owner[1]}
+            rows.write_database(connection, found.id, changed)
             altered = require_database(connection, lowered)
             self._catalog.events.database_altered(connection, found, altered)
             return altered
 
         return self._changes.run(operation)
+
+    def _require_free_home(self, connection: Connection, database: Database, places: Mapping[str, str]) -> None:
+        """Tables keep their directories, and are known to be there by the home that they lie in (R17)."""
+        if not places:
+            return
+        if not self._changes.may_share():
+            lock_places(connection)
+            for place in places.values():
+                require_no_table(connection, f"database {database.name}", place)
+        left = [database.location] if "DB_LOCATION_URI" in places else []
+        left += [database.managed_location] if "DB_MANAGED_LOCATION_URI" in places else []
+        names = [TableName(database.name, table) for table in read_table_names(connection, database.name)]
+        for table in read_tables(connection, names).values():
+            if table.location and any(is_inside(home, table.location) for home in left):
+                raise InvalidArgumentsError(
+                    f"database {database.name} cannot move: table {table.qualified_name} lies at {table.location} and "
+                    "would stay there; make another database with that LOCATION, and RENAME the tables into it"
+                )
+
+    def alter_owner(self, name: str, owner: str, owner_type: str = "USER", *, agent_info: str | None = None) -> Table:
+        """Say who owns a table."""
+
+        def change(connection: Connection, table: Table) -> None:
+            self._tables.write_table(connection, table, replace(table, owner=owner, owner_type=owner_type))
+
+        alteration.require_table(self._catalog.get_table(name))
+        return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
+
+    def add_constraint(self, name: str, constraint: Constraint, *, agent_info: str | None = None) -> Table:
+        """ADD CONSTRAINT: rows that are there already are not looked at (NOVALIDATE).
+
+        :raises AlreadyExistsError: when there is one of that name, or of that kind for the column.
+        :raises InvalidArgumentsError: when it cannot be.
+        """
+
+        def change(connection: Connection, table: Table) -> None:
+            constraints.add_constraint(connection, table, constraint)
+            self._tables.write_table(connection, table, table)
+
+        table = self._catalog.get_table(name)
+        alteration.require_table(table)
+        keys = [c.name for c in table.partition_columns]
+        check_constraints(f"table {name}", [constraint], [c.name for c in table.columns], keys)
+        return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
+
+    def drop_constraint(self, name: str, constraint: str, *, agent_info: str | None = None) -> Table:
+        """DROP CONSTRAINT.
+
+        :raises NoSuchObjectError: naming those that there are.
+        """
+
+        def change(connection: Connection, table: Table) -> None:
+            constraints.drop_constraint(connection, table, constraint)
+            self._tables.write_table(connection, table, table)
+
+        return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
+
+    def constraints(self, name: str) -> list[Constraint]:
+        """All constraints of a table but its foreign keys, enabled or not, by name."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> list[Constraint]:
+            return constraints.read_constraints(connection, self._catalog.get_tables_in(connection, [key])[0])
+
+        return self._changes.database.read(operation)
 
     def alter_properties(
         self,
@@ -157,17 +244,18 @@ class TableStatements:
 
     def change_column(
         self, name: str, column: str, new: Column, comment: str | None = None, *,
-        cascade: bool = True, agent_info: str | None = None,
+        cascade: bool = True, agent_info: str | None = None, added: Sequence[Constraint] = (),
     ) -> Table:  # fmt: skip
         """Give a column another name, a wider type or another comment.
 
+        :param added: constraints that it gets.
         :raises InvalidArgumentsError: for a type that could not hold what is stored.
         """
 
         def decide(table: Table) -> alteration.ColumnChange:
             return alteration.change_column(table, column, new, comment)
 
-        return self._alter_columns(name, decide, agent_info, cascade=cascade)
+        return self._alter_columns(name, decide, agent_info, cascade=cascade, added=added)
 
     def rename_table(
         self, name: str, new_name: str, *, files: DdlFiles | None = None, agent_info: str | None = None
@@ -208,8 +296,9 @@ class TableStatements:
                 return ddl.commit(change)
 
     def _alter_columns(
-        self, name: str, decide: Callable[[Table], alteration.ColumnChange], agent_info: str | None, *, cascade: bool
-    ) -> Table:
+        self, name: str, decide: Callable[[Table], alteration.ColumnChange], agent_info: str | None, *, cascade: bool,
+        added: Sequence[Constraint] = (),
+    ) -> Table:  # fmt: skip
         decide(self._catalog.get_table(name))
         self._catalog.ids.reserve(IdKind.COLUMNS, 1)
 
@@ -217,6 +306,9 @@ class TableStatements:
             rows.write_columns(
                 connection, table, decide(table), self._changes.user, self._catalog.ids.take, cascade=cascade
             )
+            for constraint in added:
+                [altered] = self._catalog.get_tables_in(connection, [table_name(name)])
+                constraints.add_constraint(connection, altered, constraint)
 
         return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
 

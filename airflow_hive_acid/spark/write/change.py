@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.format.names import delete_delta_name, delta_name
 from airflow_hive_acid.spark import schema
@@ -22,6 +23,7 @@ from airflow_hive_acid.spark.read.scan import bucket_number
 from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.assignment import assigned, stored
 from airflow_hive_acid.spark.write.bucketing import buckets_of
+from airflow_hive_acid.spark.write.insert import checked, partition_of, partition_text
 from airflow_hive_acid.spark.write.output import Destination, write_events
 from airflow_hive_acid.spark.write.sink import sink_for
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.format.jobs import Assignment, Delete, Update, WrittenDirectory
+    from airflow_hive_acid.format.jobs import Assignment, Delete, FirstRows, Update, WrittenDirectory
     from airflow_hive_acid.spark.read.open_tables import OpenTable
     from airflow_hive_acid.spark.write.output import Staging
     from airflow_hive_acid.spark.write.sink import Changes, Sink
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _GROUP = f"{schema.INTERNAL_PREFIX}group"
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
 _KEY = f"{schema.INTERNAL_PREFIX}out"
+_RANK = f"{schema.INTERNAL_PREFIX}rank"
 NEW = f"{schema.INTERNAL_PREFIX}new_"
 """Prefix of the columns that hold the new values of a changed row."""
 CHANGED = f"{schema.INTERNAL_PREFIX}changed"
@@ -48,7 +51,7 @@ DELETE, CHANGE = 1, 2
 
 def delete(spark: SparkSession, step: Delete, table: OpenTable, staging: Staging) -> list[WrittenDirectory]:
     """Run a DELETE; no directory when nothing matches."""
-    rows = matching(spark, table, step.alias, step.where)
+    rows = matching(spark, table, step)
     writer = ChangeWriter(table, step.write_id, step.statement_id, None)
     return writer.write(spark, rows.selectExpr(*IDENTITY, schema.PARTITION), staging)
 
@@ -56,19 +59,45 @@ def delete(spark: SparkSession, step: Delete, table: OpenTable, staging: Staging
 def update(spark: SparkSession, step: Update, table: OpenTable, staging: Staging) -> list[WrittenDirectory]:
     """Run an UPDATE; no directory when nothing matches."""
     check_assignable(table, step.assignments, "UPDATE")
-    rows = matching(spark, table, step.alias, step.where)
-    rows, new = with_assigned(rows, step.assignments, table.columns, table.name)
-    after = [new.get(c.name) or schema.quoted(step.alias, c.name) for c in table.columns]
+    moves = moves_rows(table, step.assignments)
+    columns = (*table.columns, *table.partition_columns) if moves else table.columns
+    rows = matching(spark, table, step)
+    rows, new = with_assigned(rows, step.assignments, columns, table.name)
+    after = [new.get(c.name) or schema.quoted(step.alias, c.name) for c in columns]
     values = [f"{value} as {NEW}{i}" for i, value in enumerate(after)]
-    changed = rows.selectExpr(*IDENTITY, schema.PARTITION, f"true as {CHANGED}", *values)
-    writer = ChangeWriter(table, step.write_id, step.delete_statement_id, step.insert_statement_id)
+    changed = checked_changes(rows.selectExpr(*IDENTITY, schema.PARTITION, f"true as {CHANGED}", *values), table)
+    writer = ChangeWriter(table, step.write_id, step.delete_statement_id, step.insert_statement_id, moves)
     return writer.write(spark, changed, staging)
 
 
-def matching(spark: SparkSession, table: OpenTable, alias: str, where: str | None) -> DataFrame:
+def matching(spark: SparkSession, table: OpenTable, step: Update | Delete) -> DataFrame:
     """The rows of the target that a statement is about, with their identity, under its alias."""
-    rows = target_rows(spark, table, alias)
-    return rows if where is None else rows.where(where)
+    rows = target_rows(spark, table, step.alias)
+    rows = rows if step.where is None else rows.where(step.where)
+    return rows if step.first is None else _first(rows, step.first, step.alias, table.name)
+
+
+def _first(rows: DataFrame, first: FirstRows, alias: str, table: str) -> DataFrame:
+    """Of these rows the first in an order.
+
+    :raises InvalidArgumentsError: where the order leaves open which rows they are.
+    """
+    if first.count == 0:
+        return rows.limit(0)
+    ranked = rows.selectExpr("*", f"rank() over (order by {first.order}) as {_RANK}").where(f"{_RANK} <= {first.count}")
+    # Rows that share the last place have one rank, so that there are too many of them.
+    found = ranked.limit(first.count + 1).count()
+    if found > first.count:
+        raise InvalidArgumentsError(
+            f"{table}: the ORDER BY does not say which rows the first {first.count} are: several share the last place; "
+            "order by more columns, until no two rows are equal"
+        )
+    return ranked.alias(alias)
+
+
+def moves_rows(table: OpenTable, assignments: Sequence[Assignment]) -> bool:
+    """Whether rows may get into another partition."""
+    return bool({c.name for c in table.partition_columns} & {a.column.lower() for a in assignments})
 
 
 def target_rows(spark: SparkSession, table: OpenTable, alias: str) -> DataFrame:
@@ -77,21 +106,15 @@ def target_rows(spark: SparkSession, table: OpenTable, alias: str) -> DataFrame:
 
 
 def check_assignable(table: OpenTable, assignments: Sequence[Assignment], statement: str) -> None:
-    """Refuse assignments to columns that do not exist, come twice, or decide where a row lies.
+    """Refuse assignments to columns that do not exist, or come twice.
 
     :raises InvalidArgumentsError: for unknown or repeated columns.
-    :raises UnsupportedStatementError: for partition columns.
     """
-    known = {c.name for c in table.columns}
+    known = {c.name for c in (*table.columns, *table.partition_columns)}
     names = [a.column.lower() for a in assignments]
     for name in names:
         if names.count(name) > 1:
             raise InvalidArgumentsError(f"{statement} of {table.name}: {name} is assigned twice")
-        if name in {c.name for c in table.partition_columns}:
-            raise UnsupportedStatementError(
-                f"{statement} of {table.name}: {name} is a partition column; a row cannot change its partition: "
-                "delete it and insert it again"
-            )
         if name not in known:
             raise InvalidArgumentsError(f"{statement} of {table.name}: there is no column {name}; it has {[*known]}")
 
@@ -125,12 +148,14 @@ class ChangeWriter:
     """Writes delete events, and insert events beside them where rows are changed.
 
     :param insert_statement_id: None when rows are only deleted.
+    :param moves: changed rows may get into another partition: the ``NEW`` columns go on with the partition columns.
     """
 
     table: OpenTable
     write_id: int
     delete_statement_id: int
     insert_statement_id: int | None
+    moves: bool = False
 
     def write(
         self, spark: SparkSession, rows: DataFrame, staging: Staging, label: str = "write_1"
@@ -145,6 +170,8 @@ class ChangeWriter:
             return []
         properties = self.table.snapshot.properties
         sink = sink_for(spark, self.table.columns, properties)
+        if self.moves and self.insert_statement_id is not None:
+            return self._write_moved(spark, rows, staging, label)
         if sink is not None:
             action = str(DELETE) if self.insert_statement_id is None else f"if({CHANGED}, {CHANGE}, {DELETE})"
             return self.write_matches(sink, rows, action, staging, label).directories
@@ -152,6 +179,38 @@ class ChangeWriter:
         # events, numbered before, satisfy as well.
         events = self._events(self._grouped(rows, buckets), len(buckets)).sortWithinPartitions(_KEY, *schema.IDENTITY)
         return write_events(staging, events, [_KEY], lambda v: self._place(int(v[0]), len(buckets)), properties, label)
+
+    def _write_moved(
+        self, spark: SparkSession, rows: DataFrame, staging: Staging, label: str
+    ) -> list[WrittenDirectory]:
+        """Delete events where the rows were, insert events where their new values belong, in one pass.
+
+        Both come from the same row in the same task, as those of a row that stays; the insert events of a task are
+        in the file of its own number in each partition it writes.
+        """
+        table, buckets = self.table, self.table.files.buckets()
+        columns, kept = table.partition_columns, len(table.columns)
+        keys = [f"{schema.INTERNAL_PREFIX}k{i}" for i in range(len(columns))]
+        # As columns of their own name, which the spelling of partition values asks for.
+        named = [f"{NEW}{kept + i} as {schema.quoted(c.name)}" for i, c in enumerate(columns)]
+        texts = [f"{partition_text(c)} as {key}" for c, key in zip(columns, keys, strict=True)]
+        grouped = self._grouped(rows, buckets).selectExpr("*", *named).selectExpr("*", *texts)
+        inserted, none = f"0 as {_KEY}", [f"'' as {key}" for key in keys]
+        events = self._paired(grouped, [f"1 + {_GROUP} as {_KEY}", *none], [inserted, *keys])
+        events = events.sortWithinPartitions(_KEY, *keys, *schema.IDENTITY)
+        places = known_places(spark, table)
+
+        def place(values: tuple[str, ...]) -> Destination:
+            group = int(values[0]) - 1
+            if group >= 0:
+                return self._destination(group // len(buckets), inserts=False)
+            ordinal = places.get(values[1:])
+            if ordinal is not None:
+                return self._destination(ordinal, inserts=True)
+            partition, texts = partition_of(columns, {}, values[1:])
+            return Destination(partition, texts, self._name(inserts=True))
+
+        return write_events(staging, events, [_KEY, *keys], place, table.snapshot.properties, label)
 
     def write_matches(
         self,
@@ -198,15 +257,17 @@ class ChangeWriter:
         """One or two events per row, with the key of the file they belong to."""
         # Slot 0 of a partition takes its insert events, slot i + 1 the delete events of its i-th bucket.
         first = f"{schema.PARTITION} * {buckets + 1}"
+        deleted = f"{first} + 1 + {_GROUP} % {buckets} as {_KEY}"
+        return self._paired(rows, [deleted], [f"{first} as {_KEY}"])
+
+    def _paired(self, rows: DataFrame, delete_keys: Sequence[str], insert_keys: Sequence[str]) -> DataFrame:
+        """The delete event of each row, and beside it the insert event of one that is changed."""
         row = schema.row_type(self.table.columns)
-        deleted = [*delete_event(IDENTITY, self.write_id, row), f"{first} + 1 + {_GROUP} % {buckets} as {_KEY}"]
+        deleted = [*delete_event(IDENTITY, self.write_id, row), *delete_keys]
         if self.insert_statement_id is None:
             return rows.selectExpr(*deleted)
         new = row_of((c.name, stored(f"{NEW}{i}", c)) for i, c in enumerate(self.table.columns))
-        inserted = [
-            *insert_event(new, self.write_id, self.insert_statement_id, row_number=_NUMBER),
-            f"{first} as {_KEY}",
-        ]
+        inserted = [*insert_event(new, self.write_id, self.insert_statement_id, row_number=_NUMBER), *insert_keys]
         only, pair = f"struct({', '.join(deleted)})", f"struct({', '.join(inserted)})"
         numbered = rows.selectExpr("*", f"{task_row_number()} as {_NUMBER}")
         return numbered.selectExpr(f"inline(if({CHANGED}, array({only}, {pair}), array({only})))")
@@ -216,12 +277,39 @@ class ChangeWriter:
         return self._destination(ordinal, inserts=slot == 0)
 
     def _destination(self, ordinal: int, *, inserts: bool) -> Destination:
-        if inserts and self.insert_statement_id is not None:
-            name = delta_name(self.write_id, self.write_id, self.insert_statement_id)
-        else:
-            name = delete_delta_name(self.write_id, self.write_id, self.delete_statement_id)
         partition = self.table.snapshot.partitions[ordinal]
-        return Destination(partition.name, partition.values, name)
+        return Destination(partition.name, partition.values, self._name(inserts=inserts))
+
+    def _name(self, *, inserts: bool) -> str:
+        if inserts and self.insert_statement_id is not None:
+            return delta_name(self.write_id, self.write_id, self.insert_statement_id)
+        return delete_delta_name(self.write_id, self.write_id, self.delete_statement_id)
+
+
+def checked_changes(rows: DataFrame, table: OpenTable) -> DataFrame:
+    """Changed rows; one whose new values do not keep a CHECK ends the job."""
+    if not table.snapshot.checks:
+        return rows
+    named = [f"{NEW}{i} as {schema.quoted(c.name)}" for i, c in enumerate(table.columns)]
+    return checked(rows.selectExpr("*", *named), table.snapshot, CHANGED).select(*rows.columns)
+
+
+def known_places(spark: SparkSession, table: OpenTable) -> dict[tuple[str, ...], int]:
+    """Ordinals of the snapshot's partitions, by their values as this package spells them.
+
+    A Hive may have spelled them otherwise: ``k=01`` of an int column is 1 (decision 41).
+    """
+    values = table.partitions
+    given = {partition.values: ordinal for ordinal, partition in enumerate(table.snapshot.partitions)}
+    if all(isinstance(c.type, T.StringType) and c.length is None for c in values.columns):
+        return given
+    names = [schema.quoted(c.name) for c in values.columns]
+    rows = [(ordinal, *values.nullable(ordinal)) for ordinal in range(len(table.snapshot.partitions))]
+    texts = spark.createDataFrame(rows, f"{_GROUP} int, {', '.join(f'{name} string' for name in names)}")
+    types = [schema.sql_type(c.type) for c in values.columns]
+    typed = [f"try_cast({name} as {kind}) as {name}" for name, kind in zip(names, types, strict=True)]
+    spelled = texts.selectExpr(_GROUP, *typed).selectExpr(_GROUP, *[partition_text(c) for c in values.columns])
+    return {tuple(row[1:]): row[0] for row in spelled.collect()} | given
 
 
 def _shuffle_partitions(rows: DataFrame) -> int:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import types as T
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.events import insert_event, row_of
+from airflow_hive_acid.spark.failures import fail
 from airflow_hive_acid.spark.parsed_texts import rows_of
-from airflow_hive_acid.spark.write.assignment import assign_all
+from airflow_hive_acid.spark.write.assignment import assign_all, assigned
 from airflow_hive_acid.spark.write.bucketing import Buckets, buckets_of, spread
 from airflow_hive_acid.spark.write.output import Destination, start_directory, write_events
 from airflow_hive_acid.spark.write.sink import sink_for
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.format.jobs import Insert, WrittenDirectory
+    from airflow_hive_acid.format.jobs import Insert, TableSnapshot, WrittenDirectory
     from airflow_hive_acid.spark.write.output import Staging
 
 FEW_ROWS = 10_000
@@ -79,9 +80,9 @@ def prepared(spark: SparkSession, step: Insert, given_rows: DataFrame | None = N
     filled = _filled_columns(step, columns, dynamic)
     source = rows_of(spark, step.query) if given_rows is None else given_rows
     given = {c.name for c in filled}
-    missing = [null_as(c) for c in columns if c.name not in given]
+    missing = [without_value(source, c, table) for c in columns if c.name not in given]
     rows = assign_all(source, filled, table, more=missing, by_name=given_rows is not None)
-    return Prepared(columns, partition_columns, static, dynamic, rows)
+    return Prepared(columns, partition_columns, static, dynamic, checked(rows, step.target))
 
 
 def partition_of(
@@ -172,6 +173,36 @@ def partition_text(column: schema.TableColumn) -> str:
 def null_as(column: schema.TableColumn) -> str:
     """A column without values."""
     return f"cast(null as {schema.sql_type(column.type)}) as {schema.quoted(column.name)}"
+
+
+def without_value(rows: DataFrame, column: schema.TableColumn, table: str) -> str:
+    """A column that a statement gives no value: its DEFAULT, or NULL."""
+    if column.default is None:
+        return null_as(column)
+    return f"{default_of(rows, column, table)} as {schema.quoted(column.name)}"
+
+
+def default_of(rows: DataFrame, column: schema.TableColumn, table: str) -> str:
+    """The DEFAULT of a column, as the column stores it."""
+    value = f"({column.default})"
+    kind = rows.sparkSession.range(0).selectExpr(f"{value} as value").schema["value"].dataType
+    return assigned(value, kind, column, table)
+
+
+def checked(rows: DataFrame, table: TableSnapshot, when: str = "true") -> DataFrame:
+    """The rows of a table under their columns' names; one that does not keep a CHECK ends the job.
+
+    :param when: which of them are new rows of the table.
+    """
+    for name, condition in sorted(table.checks.items()):
+        broken = fail(BadRecordError, f"CHECK constraint violated! {name} of {table.table}: {_one_line(condition)}")
+        # A condition that is NULL is kept, as in Hive and in the SQL standard.
+        rows = rows.where(f"if(({when}) and not coalesce(({condition}), true), cast({broken} as boolean), true)")
+    return rows
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("{}", "{ }")
 
 
 def _static_values(step: Insert, partition_columns: Sequence[schema.TableColumn]) -> dict[str, str]:

@@ -31,10 +31,12 @@ from airflow_hive_acid.spark.write.change import (
     NEW,
     ChangeWriter,
     check_assignable,
+    checked_changes,
+    moves_rows,
     target_rows,
     with_assigned,
 )
-from airflow_hive_acid.spark.write.insert import InsertWriter, null_as
+from airflow_hive_acid.spark.write.insert import InsertWriter, checked, default_of, without_value
 from airflow_hive_acid.spark.write.output import merged
 from airflow_hive_acid.spark.write.sink import sink_for
 
@@ -129,8 +131,10 @@ class _Merge:
         self._step = step
         self._table = table
         self._staging = staging
-        self._matched = [c for c in step.clauses if c.matched]
-        self._not_matched = [c for c in step.clauses if not c.matched]
+        self._of_target = [c for c in step.clauses if c.of_target]
+        self._not_matched = [c for c in step.clauses if not c.of_target]
+        self._by_source = any(c.by_source for c in step.clauses)
+        self._moves = any(moves_rows(table, c.assignments) for c in self._of_target)
 
     def run(self, source: DataFrame, small: bool, kept: list[DataFrame]) -> MergeOutcome:
         """Join, check, write.
@@ -141,15 +145,17 @@ class _Merge:
         """
         target = target_rows(self._spark, self._table, self._step.target_alias)
         # A small source goes to where the rows of the target lie.
-        joined = target.join(F.broadcast(source) if small else source, F.expr(self._step.on), "inner")
+        # With WHEN NOT MATCHED BY SOURCE those that match nothing are looked at, too.
+        how = "left_outer" if self._by_source else "inner"
+        joined = target.join(F.broadcast(source) if small else source, F.expr(self._step.on), how)
         changes: list[WrittenDirectory] = []
         sink = sink_for(self._spark, self._table.columns, self._table.snapshot.properties)
         matches = self._decided(joined)
-        if self._matched and sink is not None and self._table.files.buckets():
+        if self._of_target and sink is not None and not self._moves and self._table.files.buckets():
             changes, matched = self._write_matches(sink, matches)
         else:
             matches = _keep(matches, kept)
-            if self._matched:
+            if self._of_target:
                 self._check_cardinality(matches)
                 changes = self._write_changes(matches)
             matched = matches.select(_SOURCE_ROW) if self._not_matched else None
@@ -159,25 +165,28 @@ class _Merge:
 
     def _decided(self, joined: DataFrame) -> DataFrame:
         """The matches: identity, which clause takes them, new values, and the number of the source row."""
-        numbers = [_SOURCE_ROW] if self._not_matched else []
-        if not self._matched:
+        # Source rows have numbers from 0; -1 is for a row of the target that none of them matches.
+        numbers = [f"coalesce({_SOURCE_ROW}, -1L) as {_SOURCE_ROW}"] if self._not_matched else []
+        if not self._of_target:
             return joined.selectExpr(*numbers)
-        decided = joined.selectExpr("*", f"{_first_clause(self._matched)} as {_CLAUSE}")
-        updates = [i for i, clause in enumerate(self._matched) if clause.action == "update"]
+        decided = joined.selectExpr("*", f"{_first_clause(self._of_target)} as {_CLAUSE}")
+        updates = [i for i, clause in enumerate(self._of_target) if clause.action == "update"]
         values: list[str] = []
         if updates:
             decided, values = self._new_values(decided, updates)
         changed = f"coalesce({_CLAUSE} in ({', '.join(map(str, updates))}), false)" if updates else "false"
-        return decided.selectExpr(*IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers)
+        found = decided.selectExpr(*IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers)
+        return checked_changes(found, self._table) if updates else found
 
     def _new_values(self, rows: DataFrame, updates: Sequence[int]) -> tuple[DataFrame, list[str]]:
         """The columns after the update clauses; NULL where a row is not updated (nobody will look)."""
         alias = self._step.target_alias
-        cases: dict[str, list[str]] = {c.name: [] for c in self._table.columns}
+        columns = (*self._table.columns, *self._table.partition_columns) if self._moves else self._table.columns
+        cases: dict[str, list[str]] = {c.name: [] for c in columns}
         for index in updates:
-            assignments = self._matched[index].assignments
+            assignments = self._of_target[index].assignments
             check_assignable(self._table, assignments, "MERGE … UPDATE")
-            rows, new = with_assigned(rows, assignments, self._table.columns, self._table.name, str(index))
+            rows, new = with_assigned(rows, assignments, columns, self._table.name, str(index))
             for name, whens in cases.items():
                 whens.append(f"when {index} then {new.get(name) or schema.quoted(alias, name)}")
         values = [f"case {_CLAUSE} {' '.join(whens)} end as {NEW}{i}" for i, whens in enumerate(cases.values())]
@@ -198,12 +207,13 @@ class _Merge:
         )
 
     def _change_writer(self) -> ChangeWriter:
-        updates = any(c.action == "update" for c in self._matched)
+        updates = any(c.action == "update" for c in self._of_target)
         return ChangeWriter(
             self._table,
             self._step.write_id,
             self._step.delete_statement_id,
             self._step.insert_statement_id if updates else None,
+            self._moves,
         )
 
     def _write_changes(self, matches: DataFrame) -> list[WrittenDirectory]:
@@ -262,20 +272,35 @@ class _Merge:
             rows, new = with_assigned(rows, clause.assignments, columns, self._table.name, str(index))
             for name, value in new.items():
                 cases[name].append(f"when {index} then {value}")
-        return rows.selectExpr(
+        made = rows.selectExpr(
             *[
-                f"case {_CLAUSE} {' '.join(cases[c.name])} end as {schema.quoted(c.name)}"
+                f"case {_CLAUSE} {' '.join(cases[c.name])}{_otherwise(rows, c, self._table.name)} end"
+                f" as {schema.quoted(c.name)}"
                 if cases[c.name]
-                else null_as(c)
+                else without_value(rows, c, self._table.name)
                 for c in columns
             ]
         )
+        return checked(made, self._table.snapshot)
+
+
+def _otherwise(rows: DataFrame, column: schema.TableColumn, table: str) -> str:
+    """What the rows of a clause get that gives the column no value."""
+    return "" if column.default is None else f" else {default_of(rows, column, table)}"
 
 
 def _first_clause(clauses: Sequence[MergeClause]) -> str:
     """Index of the first clause whose condition holds, NULL when there is none."""
-    whens = [f"when {clause.condition or 'true'} then {index}" for index, clause in enumerate(clauses)]
+    whens = [f"when {_taken(clause, clauses)} then {index}" for index, clause in enumerate(clauses)]
     return f"case {' '.join(whens)} end"
+
+
+def _taken(clause: MergeClause, clauses: Sequence[MergeClause]) -> str:
+    """Which rows a clause takes, of those that no clause before it has taken."""
+    condition = clause.condition or "true"
+    if not any(other.by_source for other in clauses):
+        return condition
+    return f"{_SOURCE_ROW} is {'null' if clause.by_source else 'not null'} and ({condition})"
 
 
 def _is_small(source: DataFrame) -> bool:

@@ -15,6 +15,7 @@ from airflow_hive_acid.sql.lineage.queries import Frame, Offer, Walker, offer_of
 from airflow_hive_acid.sql.lineage.values import NOTHING, How, Lineage, Uses, through
 from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, Select, Update
 from airflow_hive_acid.sql.planning import targets
+from airflow_hive_acid.sql.planning.assignments import is_default
 from airflow_hive_acid.sql.planning.columns import column_names
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ def lineage_of(statement: DataStatement, table_of: TableLookup, views: Mapping[s
 
 def _insert(walker: Walker, statement: Insert, facts: TableFacts) -> Lineage:
     static, dynamic = targets.insert_partition(statement, facts)
-    filled = targets.filled_columns(statement, facts, static, dynamic)
     found = walker.query(statement.query.tree)
+    if statement.by_name:
+        statement = targets.by_name(statement, facts, dynamic, [name for name, _ in found.columns])
+    filled = targets.filled_columns(statement, facts, static, dynamic)
     given = [] if found.is_open else [uses for _, uses in found.columns]
     by_name = dict(zip(filled, given, strict=False)) | {name: NOTHING for name, _ in static}
     columns = tuple((name, by_name[name]) for name in column_names(facts) if name in by_name)
@@ -58,7 +61,7 @@ def _insert(walker: Walker, statement: Insert, facts: TableFacts) -> Lineage:
 def _change(walker: Walker, statement: Update | Delete, facts: TableFacts) -> Lineage:
     frame = Frame([_target(walker, facts, statement.table, statement.alias)])
     assigned = statement.assignments if isinstance(statement, Update) else ()
-    columns = tuple((column, walker.value(frame, value.tree)) for column, value in assigned)
+    columns = tuple((column, _assigned(walker, frame, value)) for column, value in assigned)
     rows = _condition(walker, frame, statement.where, How.FILTER)
     return Lineage(facts.qualified_name, columns, rows, tuple(walker.inputs))
 
@@ -73,17 +76,19 @@ def _merge(walker: Walker, statement: Merge, facts: TableFacts) -> Lineage:
     else:
         found = walker.query(tree)
         source, rows = Offer(statement.source_alias, found.columns, is_open=found.is_open), found.rows
-    both, source_only = Frame([target, source]), Frame([source])
+    both, source_only, target_only = Frame([target, source]), Frame([source]), Frame([target])
     rows |= _condition(walker, both, statement.on, How.JOIN)
     columns: dict[str, Uses] = {}
     for when in statement.whens:
-        frame = both if when.matched else source_only
+        frame = target_only if when.by_source else both if when.matched else source_only
         rows |= _condition(walker, frame, when.condition, How.FILTER)
         assigned = when.assignments
-        if when.action == "insert":
+        if when.star is not None:
+            assigned = targets.of_source(statement, when.star, facts)
+        elif when.action == "insert":
             assigned = tuple(zip(when.columns or column_names(facts), when.values, strict=False))
         for column, value in assigned:
-            columns[column] = columns.get(column, NOTHING) | walker.value(frame, value.tree)
+            columns[column] = columns.get(column, NOTHING) | _assigned(walker, frame, value)
     ordered = tuple((name, columns[name]) for name in column_names(facts) if name in columns)
     return Lineage(facts.qualified_name, ordered, rows, tuple(walker.inputs))
 
@@ -92,6 +97,10 @@ def _target(walker: Walker, facts: TableFacts, table: TableName, alias: str) -> 
     """The table that is changed; its rows are read to be changed."""
     walker.inputs.setdefault(facts.qualified_name)
     return offer_of_table(facts, alias, aliased=alias != table.name)
+
+
+def _assigned(walker: Walker, frame: Frame, value: Fragment) -> Uses:
+    return NOTHING if is_default(value.tree) else walker.value(frame, value.tree)
 
 
 def _condition(walker: Walker, frame: Frame, condition: Fragment | None, how: How) -> Uses:

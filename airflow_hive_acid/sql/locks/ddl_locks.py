@@ -25,7 +25,14 @@ from airflow_hive_acid.sql.locks.rules import (
 )
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.plans import is_external
-from airflow_hive_acid.sql.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, Truncate
+from airflow_hive_acid.sql.model.statements import (
+    AlterDatabase,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    Truncate,
+)
 from airflow_hive_acid.sql.model.statistics import Analyze
 
 if TYPE_CHECKING:
@@ -34,7 +41,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.origins import TableName
     from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup
 
-DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable | Truncate | Analyze | alter.AlterStatement
+DdlStatement = (
+    CreateDatabase | AlterDatabase | DropDatabase | CreateTable | DropTable | Truncate | Analyze | alter.AlterStatement
+)
 _E, _EW, _SR, _NONE = (
     WriteType.DDL_EXCLUSIVE,
     WriteType.DDL_EXCL_WRITE,
@@ -169,7 +178,7 @@ def ddl_locks(
 
 def _requests(statement: DdlStatement, table_of: TableLookup, settings: LockSettings) -> list[Sequence[PlannedLock]]:
     match statement:
-        case CreateDatabase():
+        case CreateDatabase() | AlterDatabase():
             return []
         case DropDatabase(name=name):
             parts, why = command_rule(Command.DROP_DATABASE, settings)
@@ -231,7 +240,7 @@ def _alter(statement: alter.AlterStatement, facts: TableFacts, settings: LockSet
             return _on_partitions(Command.DROP_PARTITION, table, names, facts, settings)
         case alter.Concatenate() if facts.is_transactional:
             return ()  # it asks for a compaction
-        case alter.AddPartitions(if_not_exists=True):
+        case alter.AddPartitions(if_not_exists=True) | alter.RepairTable():
             return _on_table(Command.ADD_PARTITION_IF_NOT_EXISTS, table, facts, settings)
     command = _command(statement, facts)
     partition = getattr(statement, "partition", ())
@@ -262,6 +271,9 @@ _COMMANDS: dict[type[alter.Alteration], Command] = {
     alter.AddPartitions: Command.ADD_PARTITION,
     alter.Touch: Command.TOUCH,
     alter.Concatenate: Command.CONCATENATE,
+    alter.AddConstraint: Command.CONSTRAINT,
+    alter.DropConstraint: Command.CONSTRAINT,
+    alter.AlterOwner: Command.SET_OWNER,
     alter.Compact: Command.COMPACT,
 }
 

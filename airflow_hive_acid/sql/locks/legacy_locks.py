@@ -145,6 +145,10 @@ _OF_ONE_PARTITION: dict[type[alter.Alteration], tuple[str, LegacyMode]] = {
     alter.AlterFileFormat: ("set file format", _S),
     alter.AlterProperties: ("set tblproperties", _X),
     alter.AlterLocation: ("set location", _X),
+    alter.AddConstraint: ("add constraint", _X),
+    alter.DropConstraint: ("drop constraint", _X),
+    alter.AlterOwner: ("set owner", _X),
+    alter.RepairTable: ("add partition", _X),
 }
 
 

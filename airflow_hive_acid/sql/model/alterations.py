@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.sql.model.origins import ColumnDefinition, Origin, TableName
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.catalog import Constraint
 
 Partition = tuple[tuple[str, str], ...]
 """Columns and values of a PARTITION clause; empty when there is none."""
@@ -48,11 +52,40 @@ class AlterColumns(Alteration):
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn(Alteration):
-    """``CHANGE [COLUMN] old new type [COMMENT …] [CASCADE|RESTRICT]``."""
+    """``CHANGE [COLUMN] old new type [constraint] [COMMENT …] [CASCADE|RESTRICT]``, and Spark's ``RENAME COLUMN`` and
+    ``ALTER COLUMN``: a type that is empty is the one there is.
+    """
 
     column: str
     new: ColumnDefinition
     cascade: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AddConstraint(Alteration):
+    """``ADD CONSTRAINT name …``, and Spark's ``ALTER COLUMN c SET NOT NULL``."""
+
+    constraint: Constraint
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint(Alteration):
+    """``DROP CONSTRAINT name``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOwner(Alteration):
+    """``SET OWNER USER|ROLE|GROUP name``."""
+
+    owner: str
+    owner_type: str = "USER"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairTable(Alteration):
+    """``MSCK [REPAIR] TABLE t [ADD PARTITIONS]`` and ``ALTER TABLE t RECOVER PARTITIONS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +195,10 @@ AlterStatement = (
     | RenamePartition
     | AlterColumns
     | ChangeColumn
+    | AddConstraint
+    | DropConstraint
+    | AlterOwner
+    | RepairTable
     | AlterProperties
     | AlterSerde
     | AlterFileFormat

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from airflow_hive_acid.metastore.catalog import Constraint
+
 
 @dataclass(frozen=True, slots=True)
 class TableName:
@@ -51,10 +53,18 @@ class Fragment:
     :param tree: what it means, in Hive's dialect; names and literals in it know their places in the script.
     :param ranges: where its text stands: first character and the one after the last. Two ranges for
         ``WITH … INSERT … SELECT``, whose query is divided.
+    :param lead: words that the script leaves out before the last range: ``SELECT * FROM`` of ``USING (VALUES …) s(a)``.
+    :param text: what runs instead of the script's words, for what a ``*`` stands for.
+    :param defaults: of ``VALUES (…)``, where DEFAULT stands: which value of its row it is, first and last character.
+    :param field: in SET, the field of a struct column that the value is for; empty for the column itself.
     """
 
     tree: exp.Expr
     ranges: tuple[tuple[int, int], ...]
+    lead: str = ""
+    text: str | None = None
+    field: tuple[str, ...] = ()
+    defaults: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def span(self) -> tuple[int, int]:
@@ -64,8 +74,9 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE; the type in Hive's lower-case spelling."""
+    """A column of CREATE TABLE; the type in Hive's lower-case spelling, empty where it is known later."""
 
     name: str
     type: str
     comment: str | None = None
+    constraints: tuple[Constraint, ...] = field(default=(), repr=False)

@@ -25,7 +25,7 @@ STRENGTH = ("select", "insert", "delete", "update", "overwrite")
 
 
 class ColumnFacts(Protocol):
-    """A column of a table: its name, its Hive type text, and whether it is declared NOT NULL."""
+    """A column of a table: its name, its Hive type text, whether it is declared NOT NULL, and its DEFAULT."""
 
     @property
     def name(self) -> str: ...
@@ -33,6 +33,8 @@ class ColumnFacts(Protocol):
     def type(self) -> str: ...
     @property
     def required(self) -> bool: ...
+    @property
+    def default(self) -> str | None: ...
 
 
 class TableFacts(Protocol):
@@ -182,6 +184,7 @@ class UpdateTemplate:
     alias: str
     assignments: tuple[jobs.Assignment, ...]
     where: str | None
+    first: jobs.FirstRows | None = None
     statement_id_count = 2
 
     def build(self, context: StepContext) -> jobs.Step:
@@ -194,6 +197,7 @@ class UpdateTemplate:
             write_id=context.write_id,
             delete_statement_id=context.statement_ids[0],
             insert_statement_id=context.statement_ids[1],
+            first=self.first,
         )
 
 
@@ -203,6 +207,7 @@ class DeleteTemplate:
 
     alias: str
     where: str | None
+    first: jobs.FirstRows | None = None
     statement_id_count = 1
 
     def build(self, context: StepContext) -> jobs.Step:
@@ -213,6 +218,7 @@ class DeleteTemplate:
             where=self.where,
             write_id=context.write_id,
             statement_id=context.statement_ids[0],
+            first=self.first,
         )
 
 

@@ -20,6 +20,7 @@ from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatemen
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
+    from airflow_hive_acid.metastore.catalog import Constraint
 
 __all__ = ["ColumnDefinition", "Fragment", "Origin", "TableName"]
 
@@ -33,6 +34,21 @@ class CreateDatabase(Origin):
     comment: str | None = None
     location: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase(Origin):
+    """``ALTER DATABASE|SCHEMA name SET DBPROPERTIES (…) | OWNER USER|ROLE|GROUP name | [MANAGED]LOCATION 'uri'``.
+
+    :param location: where its external tables go from now on; ``managed_location`` its managed ones.
+    """
+
+    name: str
+    properties: dict[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    owner_type: str = "USER"
+    location: str | None = None
+    managed_location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,10 @@ class CreateTable(Origin):
     :param columns: data columns, without the partition columns.
     :param bucket_count: -1 when the table is not bucketed.
     :param stored_as: ``orc``, ``parquet`` or ``text``.
-    :param query: of CREATE TABLE … AS SELECT, which has no columns of its own.
+    :param query: of CREATE TABLE … AS SELECT, which has no columns of its own; its partition columns have no types.
+    :param serde_properties: of ROW FORMAT.
+    :param constraints: of the table and of its columns.
+    :param like: the table whose definition is taken, without its rows.
     """
 
     table: TableName
@@ -67,6 +86,9 @@ class CreateTable(Origin):
     properties: dict[str, str] = field(default_factory=dict)
     stored_as: str = "orc"
     query: Fragment | None = None
+    serde_properties: dict[str, str] = field(default_factory=dict)
+    constraints: tuple[Constraint, ...] = ()
+    like: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +117,7 @@ class Insert(Origin):
 
     :param partition: of the PARTITION clause, a value for static columns and None for dynamic ones.
     :param columns: the column list, empty when there is none.
+    :param by_name: BY NAME: the columns that the query's columns are called after are filled.
     """
 
     table: TableName
@@ -102,6 +125,21 @@ class Insert(Origin):
     overwrite: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
     columns: tuple[str, ...] = ()
+    by_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InsertDirectory(Origin):
+    """``INSERT OVERWRITE [LOCAL] DIRECTORY 'uri' [ROW FORMAT …] [STORED AS …] query``.
+
+    :param format: Spark's name of the format, or ``hive_text`` for Hive's text files.
+    :param options: of that format; of ``hive_text`` the serde's properties.
+    """
+
+    uri: str
+    query: Fragment
+    format: str = "hive_text"
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +161,35 @@ class Truncate(Origin):
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRows:
+    """``ORDER BY … LIMIT n`` of UPDATE and DELETE.
+
+    :param order: expressions, each with its direction in words, ``DESC NULLS LAST``.
+    """
+
+    order: tuple[tuple[Fragment, str], ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Update(Origin):
-    """``UPDATE t SET c = e, … [WHERE …]``."""
+    """``UPDATE t SET c = e, … [WHERE …] [ORDER BY … LIMIT n]``."""
 
     table: TableName
     alias: str
     assignments: tuple[tuple[str, Fragment], ...]
     where: Fragment | None = None
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete(Origin):
-    """``DELETE FROM t [WHERE …]``."""
+    """``DELETE FROM t [WHERE …] [ORDER BY … LIMIT n]``."""
 
     table: TableName
     alias: str
     where: Fragment | None = None
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +198,8 @@ class MergeWhen:
 
     :param matched: WHEN MATCHED; otherwise WHEN NOT MATCHED.
     :param action: ``update``, ``delete`` or ``insert``.
+    :param by_source: WHEN NOT MATCHED BY SOURCE: rows of the target that no row of the source matches.
+    :param star: where ``*`` stands in ``UPDATE SET *`` and ``INSERT *``: columns take the source's of their names.
     :param columns: of an insert, empty when all columns are meant.
     :param values: of an insert, in the order of ``columns``.
     :param assignments: of an update.
@@ -158,6 +211,13 @@ class MergeWhen:
     assignments: tuple[tuple[str, Fragment], ...] = ()
     columns: tuple[str, ...] = ()
     values: tuple[Fragment, ...] = ()
+    by_source: bool = False
+    star: tuple[int, int] | None = None
+
+    @property
+    def of_target(self) -> bool:
+        """Whether the clause is about rows that are in the target."""
+        return self.matched or self.by_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +334,13 @@ class DropForceLease(Origin):
 DataStatement = Insert | Update | Delete | Merge | Select
 PlainStatement = (
     CreateDatabase
+    | AlterDatabase
     | DropDatabase
     | CreateTable
     | DropTable
     | CreateTemporaryView
     | DataStatement
+    | InsertDirectory
     | MultiInsert
     | Truncate
     | Begin

@@ -8,25 +8,34 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.format.ordering import order_text, read_order
+from airflow_hive_acid.metastore.catalog import Constraint, ConstraintKind
 from airflow_hive_acid.sql.model.alterations import (
+    AddConstraint,
     AddPartitions,
     AlterColumns,
     AlterFileFormat,
     AlterLocation,
+    AlterOwner,
     AlterProperties,
     AlterSerde,
     ChangeColumn,
     Compact,
     Concatenate,
+    DropConstraint,
     DropPartitions,
     RenamePartition,
     RenameTable,
+    RepairTable,
     Touch,
 )
+from airflow_hive_acid.sql.model.origins import ColumnDefinition
+from airflow_hive_acid.sql.model.statements import AlterDatabase
 from airflow_hive_acid.sql.model.transfers import DropPartitionsForReplication
 from airflow_hive_acid.sql.parsing.commands import names_of_properties, partition_values, properties_in_parentheses
-from airflow_hive_acid.sql.parsing.ddl import column_definition, column_definitions, stored_as
+from airflow_hive_acid.sql.parsing.constraints import column_constraint, table_constraint
+from airflow_hive_acid.sql.parsing.ddl import column_definition, column_definitions, column_type
 from airflow_hive_acid.sql.parsing.replication import event_of_drop
+from airflow_hive_acid.sql.parsing.storage import stored_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,16 +49,14 @@ if TYPE_CHECKING:
 _COMPACTION_TYPES = ("major", "minor", "rebalance")
 _COMPARISONS = ("<=", ">=", "<>", "!=", "=", "<", ">")
 _CLAUSES = (
-    "RENAME TO", "ADD COLUMNS", "REPLACE COLUMNS", "CHANGE COLUMN", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+    "RENAME TO", "RENAME COLUMN", "ADD COLUMNS", "REPLACE COLUMNS", "CHANGE COLUMN", "ALTER COLUMN",
+    "ADD CONSTRAINT", "DROP CONSTRAINT", "SET OWNER", "RECOVER PARTITIONS", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
     "SET SERDEPROPERTIES", "SET SERDE", "SET FILEFORMAT", "ADD PARTITION", "DROP PARTITION", "TOUCH",
     "PARTITION (…) RENAME TO PARTITION", "PARTITION (…) SET LOCATION", "CONCATENATE", "COMPACT",
 )  # fmt: skip
 _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("ADD", "CONSTRAINT"), "constraints are not kept; declare them in Hive, or leave them out"),
-    (("DROP", "CONSTRAINT"), "there are no constraints"),
     (("DROP", "COLUMN"), "columns of ACID files cannot be dropped; copy the table with INSERT INTO … SELECT"),
     (("EXCHANGE",), "INSERT INTO … SELECT, then DROP PARTITION"),
-    (("RECOVER",), "partitions are registered by the transactions that write them, or by ADD PARTITION"),
     (("ARCHIVE",), "leave it out"),
     (("UNARCHIVE",), "leave it out"),
     (("CLUSTERED", "BY"), "rows would have to move: CREATE TABLE … CLUSTERED BY, then INSERT INTO … SELECT"),
@@ -57,7 +64,6 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("SKEWED", "BY"), "leave it out"),
     (("INTO",), "rows would have to move: CREATE TABLE … CLUSTERED BY, then INSERT INTO … SELECT"),
     (("SET", "LOCATION"), "ALTER TABLE … PARTITION (…) SET LOCATION; a table stays where it is, or CREATE … LOCATION"),
-    (("SET", "OWNER"), "access is a matter of the warehouse's filesystem and the metastore database"),
     (("SET", "SKEWED"), "leave it out"),
     (("UPDATE", "STATISTICS"), "statistics are not used; leave it out"),
     (("UPDATE", "COLUMNS"), "ADD COLUMNS or REPLACE COLUMNS with CASCADE"),
@@ -66,10 +72,57 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> _Altered:
+def parse_msck(cursor: Cursor, origin: dict[str, Any]) -> RepairTable:
+    """Read what follows MSCK; the tokenizer may have taken REPAIR along."""
+    cursor.accept("REPAIR")
+    cursor.expect("TABLE")
+    table = cursor.table_name()
+    if cursor.at("DROP") or cursor.at("SYNC"):
+        raise cursor.unsupported(
+            f"MSCK … {cursor.word()} PARTITIONS is not supported: a directory that is not found may be on a disk "
+            "that is not mounted; ALTER TABLE … DROP PARTITION"
+        )
+    if cursor.accept("ADD"):
+        cursor.expect("PARTITIONS")
+    cursor.end()
+    return RepairTable(table, **origin)
+
+
+def _database(cursor: Cursor, origin: dict[str, Any]) -> AlterDatabase:
+    name = cursor.name("a database name")
+    cursor.expect("SET")
+    found: dict[str, Any] = {}
+    if cursor.accept("DBPROPERTIES") or cursor.accept("PROPERTIES"):
+        found["properties"] = properties_in_parentheses(cursor)
+    elif cursor.accept("OWNER"):
+        found["owner"], found["owner_type"] = _principal(cursor)
+    elif cursor.accept("LOCATION"):
+        found["location"] = cursor.string("a location")
+    elif cursor.accept("MANAGEDLOCATION"):
+        found["managed_location"] = cursor.string("a location")
+    else:
+        raise cursor.expected("DBPROPERTIES, OWNER, LOCATION or MANAGEDLOCATION")
+    cursor.end()
+    return AlterDatabase(name, **found, **origin)
+
+
+def _principal(cursor: Cursor) -> tuple[str, str]:
+    """Read ``USER|ROLE|GROUP name``; without the kind it is a user, as in Spark."""
+    kind = next((word for word in ("USER", "ROLE", "GROUP") if cursor.accept(word)), "USER")
+    token = cursor.next("a name")
+    if not token.text:
+        raise cursor.error("an owner has a name", token)
+    return token.text, kind
+
+
+def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> _Altered | AlterDatabase:
     """Read what follows ALTER."""
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        return _database(cursor, origin)
     if not cursor.accept("TABLE"):
-        raise cursor.unsupported(f"ALTER {cursor.word() or '…'} is not supported; supported is ALTER TABLE …")
+        raise cursor.unsupported(
+            f"ALTER {cursor.word() or '…'} is not supported; supported is ALTER TABLE …, and ALTER DATABASE …"
+        )
     table = cursor.table_name()
     if cursor.at("PARTITION", "COLUMN"):
         raise cursor.unsupported("PARTITION COLUMN is not supported; copy the table with INSERT INTO … SELECT")
@@ -107,6 +160,10 @@ def _unknown(cursor: Cursor) -> Exception:
 
 
 def _rename(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    if not partition and cursor.accept("COLUMN"):
+        old = cursor.column_name()
+        cursor.expect("TO")
+        return ChangeColumn(table, old, ColumnDefinition(cursor.column_name(), ""), **origin)
     cursor.expect("TO")
     if partition:
         return RenamePartition(table, partition, partition_values(cursor), **origin)
@@ -121,15 +178,87 @@ def _columns(replace: bool) -> Callable[[Cursor, TableName, Partition, dict[str,
     return read
 
 
+def _add_column(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    """Spark's ``ADD COLUMN[S] a INT, b INT``, with or without parentheses."""
+    if cursor.at("("):
+        columns = column_definitions(cursor)
+    else:
+        listed = [_plain_column(cursor)]
+        while cursor.accept(","):
+            listed.append(_plain_column(cursor))
+        columns = tuple(listed)
+    return AlterColumns(table, columns, False, _cascade(cursor), partition, **origin)
+
+
+def _plain_column(cursor: Cursor) -> ColumnDefinition:
+    first = cursor.position
+    column = column_definition(cursor)
+    if column.constraints:
+        words = column.constraints[0].kind.words
+        raise cursor.unsupported(f"{words} is added to a column that is there, with ADD CONSTRAINT or CHANGE COLUMN",
+                                 cursor.tokens[first])  # fmt: skip
+    _refuse_places(cursor)
+    return column
+
+
+def _refuse_places(cursor: Cursor) -> None:
+    for word in ("FIRST", "AFTER"):
+        if cursor.at(word):
+            raise cursor.unsupported(
+                f"{word} is not supported: columns of ACID files are found by their place; order them in a SELECT"
+            )
+
+
+def _alter_column(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    """Spark's ``ALTER COLUMN a TYPE BIGINT``, ``… COMMENT 'text'`` and ``… SET NOT NULL``."""
+    cursor.accept("COLUMN")
+    name = cursor.column_name()
+    if cursor.accept("SET", "NOT", "NULL"):
+        return AddConstraint(table, Constraint(ConstraintKind.NOT_NULL, (name,)), **origin)
+    if cursor.accept("SET", "DEFAULT"):
+        cursor.position -= 1
+        constraint = column_constraint(cursor, name)
+        if constraint is None:
+            raise cursor.expected("a value")
+        return AddConstraint(table, constraint, **origin)
+    if cursor.at("DROP"):
+        raise cursor.unsupported("ALTER COLUMN … DROP is not supported: ALTER TABLE … DROP CONSTRAINT name")
+    if cursor.accept("COMMENT"):
+        return ChangeColumn(table, name, ColumnDefinition(name, "", cursor.string("a comment")), **origin)
+    if cursor.accept("SET", "DATA", "TYPE") or cursor.accept("TYPE"):
+        kind = column_type(cursor)
+        comment = cursor.string("a comment") if cursor.accept("COMMENT") else None
+        return ChangeColumn(table, name, ColumnDefinition(name, kind, comment), **origin)
+    _refuse_places(cursor)
+    raise cursor.expected("TYPE, COMMENT, SET NOT NULL or SET DEFAULT")
+
+
+def _add_constraint(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    cursor.position -= 1
+    return AddConstraint(table, table_constraint(cursor), **origin)
+
+
+def _drop_constraint(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    return DropConstraint(table, cursor.column_name("the name of a constraint"), **origin)
+
+
+def _owner(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    return AlterOwner(table, *_principal(cursor), **origin)
+
+
+def _comment(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    return AlterProperties(table, {"comment": cursor.string("a comment")}, **origin)
+
+
+def _recover(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+    return RepairTable(table, **origin)
+
+
 def _change(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
     cursor.accept("COLUMN")
     old = cursor.column_name()
     new = column_definition(cursor)
-    for words in (("FIRST",), ("AFTER",)):
-        if cursor.at(*words):
-            raise cursor.unsupported(
-                f"{words[0]} is not supported: columns of ACID files are found by their place; order them in a SELECT"
-            )
+    _refuse_places(cursor)
     return ChangeColumn(table, old, new, _cascade(cursor), **origin)
 
 
@@ -158,7 +287,7 @@ def _serde(cursor: Cursor, table: TableName, partition: Partition, origin: dict[
 
 
 def _file_format(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
-    return AlterFileFormat(table, stored_as(cursor), partition, **origin)
+    return AlterFileFormat(table, stored_as(cursor).name, partition, **origin)
 
 
 def _location(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
@@ -296,7 +425,14 @@ _COMPACT_READERS: dict[str, Callable[[Cursor], Any]] = {
 }
 _READERS: tuple[tuple[tuple[str, ...], Callable[[Cursor, TableName, Partition, dict[str, Any]], _Altered]], ...] = (
     (("RENAME",), _rename),
-    (("ADD", "COLUMNS"), _columns(replace=False)),
+    (("RECOVER", "PARTITIONS"), _recover),
+    (("ADD", "COLUMNS"), _add_column),
+    (("ADD", "COLUMN"), _add_column),
+    (("ALTER",), _alter_column),
+    (("ADD", "CONSTRAINT"), _add_constraint),
+    (("DROP", "CONSTRAINT"), _drop_constraint),
+    (("SET", "OWNER"), _owner),
+    (("SET", "COMMENT"), _comment),
     (("REPLACE", "COLUMNS"), _columns(replace=True)),
     (("CHANGE",), _change),
     (("SET", "TBLPROPERTIES"), _set_properties),
@@ -314,7 +450,8 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[Cursor, TableName, Partition, d
     (("COMPACT",), _compact),
 )
 _OF_TABLES = (
-    ("CHANGE",), ("ADD", "IF"), ("ADD", "PARTITION"), ("DROP", "IF"), ("DROP", "PARTITION"),
+    ("CHANGE",), ("ALTER",), ("ADD", "CONSTRAINT"), ("DROP", "CONSTRAINT"), ("SET", "OWNER"), ("SET", "COMMENT"),
+    ("RECOVER", "PARTITIONS"), ("ADD", "IF"), ("ADD", "PARTITION"), ("DROP", "IF"), ("DROP", "PARTITION"),
 )  # fmt: skip
 
 

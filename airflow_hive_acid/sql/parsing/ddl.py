@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column, Source
-from airflow_hive_acid.metastore.catalog import KEYWORDS, normalise_type
+from airflow_hive_acid.metastore.catalog import normalise_type
 from airflow_hive_acid.sql.model.statements import (
     ColumnDefinition,
     CreateDatabase,
@@ -18,18 +18,22 @@ from airflow_hive_acid.sql.model.statements import (
 from airflow_hive_acid.sql.model.transfers import DropTableForReplication
 from airflow_hive_acid.sql.parsing import dml
 from airflow_hive_acid.sql.parsing.commands import properties_in_parentheses
+from airflow_hive_acid.sql.parsing.constraints import at_table_constraint, column_constraint, table_constraint
 from airflow_hive_acid.sql.parsing.replication import event_of_drop
+from airflow_hive_acid.sql.parsing.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from airflow_hive_acid.metastore.catalog import Constraint
     from airflow_hive_acid.sql.model.statements import Fragment
     from airflow_hive_acid.sql.parsing.cursor import Cursor
 
 SOURCE_FORMATS = ("csv", "orc", "parquet", "json")
 _OPENING, _CLOSING = "(<", ")>"
 _AFTER_A_TYPE = (
-    ",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK", "CASCADE", "RESTRICT", "FIRST", "AFTER",
+    ",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY KEY", "UNIQUE", "CHECK", "CONSTRAINT", "CASCADE", "RESTRICT",
+    "FIRST", "AFTER",
 )  # fmt: skip
 
 
@@ -44,9 +48,9 @@ def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | Cre
         raise cursor.unsupported("OR REPLACE is supported for views only; DROP and CREATE instead")
     if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
         return _create_database(cursor, origin)
-    external = cursor.accept("EXTERNAL")
+    kind = next((word for word in ("EXTERNAL", "TRANSACTIONAL", "MANAGED") if cursor.accept(word)), "")
     if cursor.accept("TABLE"):
-        return _create_table(cursor, external, origin)
+        return _create_table(cursor, kind, origin)
     raise cursor.unsupported(
         f"CREATE {cursor.word() or '…'} is not supported; supported are CREATE DATABASE, CREATE TABLE, "
         "CREATE VIEW and CREATE TEMPORARY VIEW"
@@ -96,15 +100,20 @@ def _create_database(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase:
     return CreateDatabase(name, if_not_exists, **clauses.values, **origin)
 
 
-def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> CreateTable:
+def _create_table(cursor: Cursor, kind: str, origin: dict[str, Any]) -> CreateTable:
+    """Read what follows CREATE [EXTERNAL | TRANSACTIONAL | MANAGED] TABLE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     table = cursor.table_name()
-    if cursor.at("LIKE"):
-        raise _no_create_like(cursor)
+    like = cursor.table_name() if cursor.accept("LIKE") else None
+    columns: tuple[ColumnDefinition, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     # CREATE TABLE … AS takes its columns from the query.
-    columns = column_definitions(cursor) if cursor.at("(") or not _leads_to_a_query(cursor) else ()
-    clauses = _Clauses(cursor)
+    if like is None and (cursor.at("(") or not _leads_to_a_query(cursor)):
+        columns, constraints = table_elements(cursor)
+    clauses, storage = _Clauses(cursor), Storage()
     while not (cursor.at_end or cursor.at("AS")):
+        if storage.read(cursor):
+            continue
         for words, name, read in _TABLE_CLAUSES:
             if clauses.once(*words):
                 clauses.values[name] = read(cursor)
@@ -114,9 +123,55 @@ def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> Cre
                 clauses.values.update(_clustered_by(cursor))
             else:
                 raise _bad_table_clause(cursor)
-    if cursor.at("AS"):
-        clauses.values["query"] = _as_query(cursor, columns, external, clauses.values)
-    return CreateTable(table, columns, if_not_exists=if_not_exists, external=external, **clauses.values, **origin)
+    values = clauses.values
+    if like is not None:
+        _check_like(cursor, values)
+    if cursor.at("AS") and like is None:
+        values["query"] = _as_query(cursor, columns, kind == "EXTERNAL", values)
+    else:
+        cursor.end()
+        columns = _without_partition_columns(cursor, columns, values)
+    if kind == "TRANSACTIONAL":
+        values["properties"] = {"transactional": "true", **values.get("properties", {})}
+    found = storage.chosen(cursor)
+    return CreateTable(
+        table, columns, if_not_exists=if_not_exists, external=kind == "EXTERNAL",
+        stored_as=found.name if found is not None else "" if like is not None else "orc",
+        serde_properties=storage.properties, constraints=constraints, like=like, **values, **origin,
+    )  # fmt: skip
+
+
+def _check_like(cursor: Cursor, clauses: dict[str, Any]) -> None:
+    for name, words in (("partition_columns", "PARTITIONED BY"), ("bucket_columns", "CLUSTERED BY")):
+        if name in clauses:
+            raise cursor.unsupported(f"{words} is what CREATE TABLE … LIKE takes from the other table; leave it out",
+                                     cursor.tokens[0])  # fmt: skip
+
+
+def _without_partition_columns(
+    cursor: Cursor, columns: tuple[ColumnDefinition, ...], clauses: dict[str, Any]
+) -> tuple[ColumnDefinition, ...]:
+    """Spark names partition columns among the columns, and again in PARTITIONED BY; in Hive they stand there alone."""
+    given = clauses.get("partition_columns", ())
+    if not given or all(column.type for column in given):
+        return columns
+    known = {column.name: column for column in columns}
+    unknown = [column.name for column in given if column.type or column.name not in known]
+    if unknown:
+        raise cursor.error(
+            f"PARTITIONED BY: {unknown[0]} needs a type there, or a place among the columns, as all of them",
+            cursor.tokens[0],
+        )
+    clauses["partition_columns"] = tuple(known[column.name] for column in given)
+    names = {column.name for column in given}
+    return tuple(column for column in columns if column.name not in names)
+
+
+def _partition_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    """Read ``(name type [COMMENT '…'], …)`` or ``(name, …)``."""
+    if cursor.word(2) in (",", ")"):
+        return tuple(ColumnDefinition(name, "") for name in cursor.names_in_parentheses("a partition column"))
+    return column_definitions(cursor)
 
 
 def _leads_to_a_query(cursor: Cursor) -> bool:
@@ -136,11 +191,8 @@ def _as_query(
     """Read ``AS SELECT …``; what cannot stand beside it is refused in Hive's way."""
     if columns:
         raise cursor.error("CREATE TABLE … AS takes its columns from the query; leave the list out")
-    for name in ("partition_columns", "bucket_columns"):
-        if clauses.get(name):
-            raise cursor.unsupported(
-                "CREATE TABLE … AS makes tables without partitions and buckets; CREATE TABLE, then INSERT INTO … SELECT"
-            )
+    if any(column.type for column in clauses.get("partition_columns", ())):
+        raise cursor.error("PARTITIONED BY takes its columns from the query of CREATE TABLE … AS; leave the types out")
     if external:
         raise cursor.unsupported("CREATE EXTERNAL TABLE … AS is not supported; CREATE TABLE, then INSERT INTO … SELECT")
     cursor.expect("AS")
@@ -148,34 +200,15 @@ def _as_query(
 
 
 def _bad_table_clause(cursor: Cursor) -> Exception:
-    if cursor.at("LIKE"):
-        return _no_create_like(cursor)
     for words, remedy in (
-        (("ROW", "FORMAT"), "text tables have Hive's default delimiters; other files: CREATE TEMPORARY VIEW … USING"),
         (("SKEWED",), "leave it out"),
         (("STORED", "BY"), "tables are stored as ORC"),
         (("SORTED", "BY"), "it follows the columns of CLUSTERED BY"),
+        (("OPTIONS",), "say it with TBLPROPERTIES"),
     ):
         if cursor.at(*words):
             return cursor.unsupported(f"{' '.join(words)} is not supported: {remedy}")
     return cursor.expected("a clause of CREATE TABLE")
-
-
-def _no_create_like(cursor: Cursor) -> Exception:
-    return cursor.unsupported("CREATE TABLE … LIKE is not supported; CREATE TABLE with its columns")
-
-
-def stored_as(cursor: Cursor) -> str:
-    """Read a file format; the name by which job specs call it."""
-    token = cursor.next("a file format")
-    stored = KEYWORDS.get(token.text.upper())
-    if stored is None:
-        raise cursor.unsupported(
-            f"STORED AS {token.text.upper()} is not supported; full ACID tables are STORED AS ORC, insert-only and "
-            "plain ones may also be STORED AS PARQUET or TEXTFILE",
-            token,
-        )
-    return stored.name
 
 
 def _clustered_by(cursor: Cursor) -> dict[str, Any]:
@@ -208,37 +241,58 @@ def _sorted_by(cursor: Cursor) -> tuple[tuple[str, bool], ...]:
     return tuple(order)
 
 
-def column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
-    """Read ``(name type [COMMENT '…'], …)``."""
+def table_elements(cursor: Cursor) -> tuple[tuple[ColumnDefinition, ...], tuple[Constraint, ...]]:
+    """Read ``(name type [constraint …] [COMMENT '…'], …, [constraint of the table, …])``."""
     cursor.expect("(")
     columns: list[ColumnDefinition] = []
+    constraints: list[Constraint] = []
     while True:
-        if cursor.at("CONSTRAINT") or cursor.at("PRIMARY", "KEY") or cursor.at("FOREIGN", "KEY"):
-            raise cursor.unsupported("constraints are not kept; declare them in Hive, or leave them out")
-        token = cursor.next("a column name")
-        cursor.position -= 1
-        column = column_definition(cursor)
-        if any(other.name == column.name for other in columns):
-            raise cursor.error(f"column {column.name} is defined twice", token)
-        columns.append(column)
+        if columns and at_table_constraint(cursor):
+            constraints.append(table_constraint(cursor))
+        else:
+            token = cursor.next("a column name")
+            cursor.position -= 1
+            column = column_definition(cursor)
+            if any(other.name == column.name for other in columns):
+                raise cursor.error(f"column {column.name} is defined twice", token)
+            columns.append(column)
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    return tuple(columns)
+    of_columns = [constraint for column in columns for constraint in column.constraints]
+    return tuple(columns), (*of_columns, *constraints)
+
+
+def column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    """Read ``(name type [COMMENT '…'], …)``."""
+    first = cursor.position
+    columns, constraints = table_elements(cursor)
+    if constraints:
+        raise cursor.unsupported(
+            f"{constraints[0].kind.words} is supported in CREATE TABLE, ADD CONSTRAINT and CHANGE COLUMN; leave it out",
+            cursor.tokens[first],
+        )
+    return columns
 
 
 def column_definition(cursor: Cursor) -> ColumnDefinition:
-    """Read ``name type [COMMENT '…']``."""
+    """Read ``name type [constraint …] [COMMENT '…']``."""
     name = cursor.column_name()
-    type_text = _type(cursor)
-    for words in (("NOT", "NULL"), ("DEFAULT",), ("PRIMARY",), ("UNIQUE",), ("CHECK",)):
-        if cursor.at(*words):
-            raise cursor.unsupported(f"{' '.join(words)} is not supported; leave it out")
-    comment = cursor.string("a comment") if cursor.accept("COMMENT") else None
-    return ColumnDefinition(name, type_text, comment)
+    type_text = column_type(cursor)
+    comment = None
+    constraints: list[Constraint] = []
+    while True:
+        if comment is None and cursor.accept("COMMENT"):
+            comment = cursor.string("a comment")
+            continue
+        constraint = column_constraint(cursor, name)
+        if constraint is None:
+            break
+        constraints.append(constraint)
+    return ColumnDefinition(name, type_text, comment, tuple(constraints))
 
 
-def _type(cursor: Cursor) -> str:
+def column_type(cursor: Cursor) -> str:
     """Read a column type: all words up to what ends a column definition, outside of its own brackets."""
     first = cursor.position
     depth = 0
@@ -268,7 +322,7 @@ def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]
     token = cursor.next("a file format")
     if token.text.lower() not in SOURCE_FORMATS:
         raise cursor.unsupported(f"USING {token.text} is not supported; formats are {', '.join(SOURCE_FORMATS)}", token)
-    options = _options(cursor) if cursor.accept("OPTIONS") else {}
+    options = source_options(cursor) if cursor.accept("OPTIONS") else {}
     cursor.end()
     if "path" not in options:
         raise cursor.error("the view names no files; add OPTIONS (path '…')", token)
@@ -276,7 +330,7 @@ def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]
     return CreateTemporaryView(Source(name, token.text.lower(), options, fields), replace, **origin)
 
 
-def _options(cursor: Cursor) -> dict[str, str]:
+def source_options(cursor: Cursor) -> dict[str, str]:
     """Read ``(key value, 'key' = 'value', a.b true, …)``."""
     cursor.expect("(")
     options: dict[str, str] = {}
@@ -318,8 +372,7 @@ class _Clauses:
 
 _TABLE_CLAUSES: tuple[tuple[tuple[str, ...], str, Callable[[Cursor], Any]], ...] = (
     (("COMMENT",), "comment", lambda cursor: cursor.string("a comment")),
-    (("PARTITIONED", "BY"), "partition_columns", lambda cursor: column_definitions(cursor)),
-    (("STORED", "AS"), "stored_as", stored_as),
+    (("PARTITIONED", "BY"), "partition_columns", _partition_columns),
     (("LOCATION",), "location", lambda cursor: cursor.string("a location")),
     (("TBLPROPERTIES",), "properties", properties_in_parentheses),
 )

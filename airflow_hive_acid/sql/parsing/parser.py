@@ -17,6 +17,7 @@ from airflow_hive_acid.sql.parsing import (
     alter,
     commands,
     ddl,
+    directories,
     dml,
     leases,
     lookups,
@@ -43,7 +44,6 @@ _UNSUPPORTED = {
     "CALL": "leave it out",
     "GRANT": "access is a matter of the warehouse's filesystem and the metastore database",
     "LOCK": "BEGIN … COMMIT takes the locks its statements need",
-    "MSCK": "partitions are registered by the transactions that write them",
     "REFRESH": "every statement reads a fresh snapshot; leave it out",
     "RENAME": "INSERT INTO … SELECT into a table of the new name",
     "REPLACE": "INSERT OVERWRITE, or MERGE",
@@ -163,6 +163,12 @@ def _check_tokens(source: SourceText, tokens: list[Token]) -> None:
         raise source.syntax_error("this parenthesis is never closed", opened[-1].start, opened[-1].end)
 
 
+def _insert(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    if cursor.at("OVERWRITE", "LOCAL", "DIRECTORY") or cursor.at("OVERWRITE", "DIRECTORY"):
+        return directories.parse_insert_directory(cursor, origin)
+    return dml.parse_insert(cursor, origin)
+
+
 def _show(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     if cursor.accept("LEASE") or cursor.accept("LEASES"):
         return leases.parse_show_lease(cursor, origin)
@@ -200,9 +206,11 @@ _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "DROP": _drop,
     "EXPORT": replication.parse_export,
     "IMPORT": replication.parse_import,
-    "INSERT": dml.parse_insert,
+    "INSERT": _insert,
     "LOAD": commands.parse_load,
     "MERGE": dml.parse_merge,
+    "MSCK": alter.parse_msck,
+    "MSCK REPAIR": alter.parse_msck,
     "RESET": session.parse_reset,
     "SET": session.parse_set,
     "SHOW": _show,

@@ -30,6 +30,8 @@ from airflow_hive_acid.sql.model.plans import (
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, equal_columns, partition_filter
 from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, MergeWhen, Select, Update
 from airflow_hive_acid.sql.planning import targets
+from airflow_hive_acid.sql.planning.assignments import Assigned, defaults_in
+from airflow_hive_acid.sql.planning.columns import column_names
 from airflow_hive_acid.sql.planning.references import References, belongs, partition_columns
 from airflow_hive_acid.sql.planning.scopes import Relation, Scope, Scopes
 from airflow_hive_acid.sql.planning.view_texts import Parse, no_parser, require_table
@@ -37,7 +39,7 @@ from airflow_hive_acid.sql.planning.view_texts import Parse, no_parser, require_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
+    from airflow_hive_acid.sql.model.statements import DataStatement, FirstRows, Fragment
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 _NO_VIEWS: Mapping[str, jobs.Source] = {}
@@ -91,8 +93,12 @@ def _plan_insert(statement: Insert, references: References) -> Plan:
     facts = references.table_of(str(statement.table))
     require_table(facts, "INSERT")
     static, dynamic = targets.insert_partition(statement, facts)
+    if statement.by_name:
+        given = Scopes(statement.query.tree, Scope([]), references.relation).columns_of(statement.query.tree)
+        statement = targets.by_name(statement, facts, dynamic, given)
     filled = targets.filled_columns(statement, facts, static, dynamic)
-    query = references.rewrite(statement.query)
+    defaults = defaults_in(statement.query, filled, facts)
+    query = references.rewrite(statement.query, instead=defaults)
     width = _width(statement.query.tree, references)
     if width is not None and width != len(filled):
         raise targets.invalid(
@@ -121,10 +127,11 @@ def _plan_update(statement: Update, references: References) -> Plan:
     for column, value in statement.assignments:
         targets.check_assigned(statement, facts, column, value)
     scope = _target_scope(facts, statement.alias, statement.table.name)
-    assignments = _assignments(statement.assignments, references, scope)
+    assigned = Assigned(statement, facts, references).of(statement.assignments, statement.alias, scope)
     where = references.rewrite(statement.where, scope) if statement.where is not None else None
     write = _change(facts, "update", _touched(facts, statement.where, scope))
-    return _plan(references, "update", write, UpdateTemplate(statement.alias, assignments, where))
+    first = _first_rows(statement.first, references, scope)
+    return _plan(references, "update", write, UpdateTemplate(statement.alias, assigned, where, first))
 
 
 def _plan_delete(statement: Delete, references: References) -> Plan:
@@ -134,7 +141,8 @@ def _plan_delete(statement: Delete, references: References) -> Plan:
     scope = _target_scope(facts, statement.alias, statement.table.name)
     where = references.rewrite(statement.where, scope) if statement.where is not None else None
     write = _change(facts, "delete", _touched(facts, statement.where, scope))
-    return _plan(references, "delete", write, DeleteTemplate(statement.alias, where))
+    first = _first_rows(statement.first, references, scope)
+    return _plan(references, "delete", write, DeleteTemplate(statement.alias, where, first))
 
 
 def _plan_merge(statement: Merge, references: References, guarded_merge: bool) -> Plan:
@@ -143,20 +151,24 @@ def _plan_merge(statement: Merge, references: References, guarded_merge: bool) -
     targets.require_changeable(statement, facts)
     target = _target_scope(facts, statement.alias, statement.table.name).relations[0]
     query, source = _merge_source(statement, references)
-    both, source_only = Scope([target, source]), Scope([source])
+    both = Scope([target, source])
     on = references.rewrite(statement.on, both)
-    clauses = tuple(_clause(statement, when, facts, references, both, source_only) for when in statement.whens)
-    actions = {clause.action for clause in clauses}
-    operation = next(name for name in ("update", "delete", "insert") if name in actions)
-    if operation == "insert" and guarded_merge:
-        operation = "update"  # two such MERGEs at a time would both insert what both missed
-    write = _change(facts, operation, _touched(facts, statement.on, both))
     names = {column.name.lower() for column in facts.partition_columns}
     pairs = equal_columns(
         statement.on.tree,
         lambda column: column.name.lower() in names and belongs(column, target, both),
         lambda column: belongs(column, source, both),
     )
+    clauses = tuple(_clause(statement, when, facts, references, both, pairs) for when in statement.whens)
+    actions = {clause.action for clause in clauses}
+    operation = next(name for name in ("update", "delete", "insert") if name in actions)
+    if operation == "insert" and guarded_merge:
+        operation = "update"  # two such MERGEs at a time would both insert what both missed
+    touched = _touched(facts, statement.on, both)
+    if any(when.by_source for when in statement.whens):
+        # What no row of the source matches can lie anywhere.
+        touched, pairs = _static_filter(facts, ()), ()
+    write = _change(facts, operation, touched)
     template = MergeTemplate(
         statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns), pairs
     )
@@ -185,29 +197,57 @@ def _merge_source(statement: Merge, references: References) -> tuple[str, Relati
 
 
 def _clause(
-    statement: Merge, when: MergeWhen, facts: TableFacts, references: References, both: Scope, source_only: Scope
+    statement: Merge,
+    when: MergeWhen,
+    facts: TableFacts,
+    references: References,
+    both: Scope,
+    pairs: tuple[tuple[str, str], ...],
 ) -> jobs.MergeClause:
-    scope = both if when.matched else source_only
-    condition = references.rewrite(when.condition, scope) if when.condition is not None else None
+    target, source = both.relations
+    scope = both if when.matched else Scope([target if when.by_source else source])
+    condition = None
+    if when.condition is not None:
+        condition = references.rewrite(when.condition, scope, qualified=when.by_source)
     assigned = when.assignments
-    if when.action == "insert":
+    if when.star is not None:
+        _require_columns(statement, when.star, facts, source)
+        assigned = targets.of_source(statement, when.star, facts)
+    elif when.action == "insert":
         assigned = targets.inserted_columns(statement, when, facts)
-    for column, value in when.assignments:
-        targets.check_assigned(statement, facts, column, value)
-    assignments = _assignments(assigned, references, scope)
+    if when.action == "update":
+        if when.star is not None:
+            # What ON demands to be equal does not change, so no row moves for it.
+            assigned = tuple((column, value) for column, value in assigned if (column, column) not in pairs)
+        for column, value in assigned:
+            targets.check_assigned(statement, facts, column, value)
+    assignments = Assigned(statement, facts, references, when.by_source).of(assigned, statement.alias, scope)
     match when.action:
         case "update":
-            return jobs.MergeClause("update", when.matched, condition, assignments)
+            return jobs.MergeClause("update", when.matched, condition, assignments, when.by_source)
         case "delete":
-            return jobs.MergeClause("delete", when.matched, condition)
+            return jobs.MergeClause("delete", when.matched, condition, (), when.by_source)
         case _:
             return jobs.MergeClause("insert", when.matched, condition, assignments)
 
 
-def _assignments(
-    assignments: tuple[tuple[str, Fragment], ...], references: References, scope: Scope
-) -> tuple[jobs.Assignment, ...]:
-    return tuple(jobs.Assignment(column, references.rewrite(value, scope)) for column, value in assignments)
+def _require_columns(statement: Merge, star: tuple[int, int], facts: TableFacts, source: Relation) -> None:
+    """What ``*`` needs: a column of the source for each of the target."""
+    missing = [name for name in column_names(facts) if not source.is_open and not source.offers(name)]
+    if missing:
+        raise targets.invalid(
+            statement,
+            f"* takes a column of {statement.source_alias} for each column of {facts.qualified_name}, and there is no "
+            f"{', '.join(missing)}; name the columns to fill",
+            *star,
+        )
+
+
+def _first_rows(first: FirstRows | None, references: References, scope: Scope) -> jobs.FirstRows | None:
+    if first is None:
+        return None
+    order = ", ".join(f"({references.rewrite(key, scope)}) {direction}" for key, direction in first.order)
+    return jobs.FirstRows(order, first.count)
 
 
 def _target_scope(facts: TableFacts, alias: str, name: str) -> Scope:

@@ -25,11 +25,11 @@ from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, Relation, Scop
 from airflow_hive_acid.sql.planning.view_texts import Parse, as_relation, is_view, no_parser, query_of_view, star_edits
 from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
-from airflow_hive_acid.sql.text.source import SourceText, describe
+from airflow_hive_acid.sql.text.source import SAMPLE_END, SourceText, describe
 from airflow_hive_acid.sql.text.table_options import OPTIONS, AsOfOption, ChangesOption, PinOption, PropertyOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
@@ -81,13 +81,24 @@ class References:
     for_catalog: bool = False
     parse: Parse = no_parser
 
-    def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE) -> str:
+    def rewrite(
+        self,
+        fragment: Fragment,
+        outer: Scope = _NOWHERE,
+        *,
+        qualified: bool = False,
+        instead: Sequence[Edit] = (),
+    ) -> str:
         """The fragment as Spark SQL.
 
         :param outer: what its names may mean outside of its own queries.
+        :param qualified: columns of ``outer`` get its name, because more is there where the fragment runs.
+        :param instead: what stands in the place of words that are no names.
         :raises InvalidArgumentsError: for a column that nothing offers.
         :raises NoSuchObjectError: for a table that is not in the catalog.
         """
+        if fragment.text is not None:
+            return fragment.text
         for call in fragment.tree.find_all(exp.Anonymous):
             if call.name.upper() == "IDENTIFIER":
                 problem = "IDENTIFIER(…) names what nobody can lock or look for; write the name itself"
@@ -96,11 +107,13 @@ class References:
         self._add_nested_tables(scopes)
         for scope in scopes.scopes.values():
             _give_each_its_name(scope)
-        edits: list[Edit] = []
+        edits: list[Edit] = [*instead]
         for column in fragment.tree.find_all(exp.Column):
             if column.find_ancestor(exp.Hint) is not None:
                 continue  # hints name relations, and those keep their names
             edits.extend(self._column_edits(scopes, column, fragment))
+            if qualified:
+                edits.extend(_qualifier(scopes, column, outer))
         edits.extend(self._table_edits(scopes, fragment))
         for scope in () if self.for_catalog else scopes.scopes.values():
             edits.extend(_star_edits(scope))
@@ -108,7 +121,8 @@ class References:
             edits.extend(star_edits(scopes))
         elif self.path:
             edits.extend(self._name_edits(fragment))
-        return " ".join(_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges)
+        parts = [_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges]
+        return " ".join([*parts[:-1], *([fragment.lead] if fragment.lead else []), parts[-1]])
 
     def relation(self, table: exp.Table) -> Relation:
         """What a table name means outside of a query: the source of a MERGE."""
@@ -245,15 +259,17 @@ class References:
         ]
         edits: list[Edit] = []
         for node, facts, relation, scope in sorted(found, key=lambda item: item[0].this.meta["start"]):
-            if node.args.get("sample") and not relation.aliased:
-                raise self._unsupported("a table with TABLESAMPLE needs an alias behind it", node, fragment)
             parts = [part for part in (node.args.get("db"), node.this) if part is not None]
             if relation.query is not None or facts is None or self.for_catalog:
                 edits.append((parts[0].meta["start"], parts[-1].meta["end"] + 1, self._exchanged(relation, facts)))
                 continue
             look, end = self._look(node, facts, fragment)
             view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, look).view
-            text = view if relation.aliased else f"{view} AS {_quoted(relation.alias)}"
+            sample_end = node.meta.get(SAMPLE_END)
+            text = view if relation.aliased or sample_end else f"{view} AS {_quoted(relation.alias)}"
+            if sample_end and not relation.aliased:
+                # Spark wants the alias behind the sample.
+                edits.append((sample_end + 1, sample_end + 1, f" AS {_quoted(relation.alias)}"))
             edits.append((parts[0].meta["start"], (end or parts[-1].meta["end"]) + 1, text))
         return edits
 
@@ -365,6 +381,18 @@ def _pruned(facts: TableFacts, relation: Relation, scope: Scope) -> PartitionFil
     return partition_filter(
         partition_columns(facts), where and where.this, lambda column: belongs(column, relation, scope)
     )
+
+
+def _qualifier(scopes: Scopes, column: exp.Column, outer: Scope) -> list[Edit]:
+    """The name of the one relation outside in front of a column of it that stands without one."""
+    relation, first = outer.relations[0], column.parts[0]
+    for scope in scopes.around(column):
+        if scope is outer:
+            bare = relation.offers(first.name.lower()) and first.name.lower() != relation.alias
+            return [(first.meta["start"], first.meta["start"], f"{_quoted(relation.alias)}.")] if bare else []
+        if scope.by_alias(first.name.lower()) is not None or any(r.offers(first.name.lower()) for r in scope.relations):
+            break
+    return []
 
 
 def _database_qualified(scopes: Scopes, column: exp.Column, names: list[str]) -> Relation | None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.catalog import check_partition_value
+from airflow_hive_acid.sql.model.origins import Fragment
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column
+from airflow_hive_acid.sql.text.quoting import identifier
 from airflow_hive_acid.sql.text.source import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.sql.model.plans import TableFacts
-    from airflow_hive_acid.sql.model.statements import DataStatement, Fragment, Insert, Merge, MergeWhen, Origin
+    from airflow_hive_acid.sql.model.statements import DataStatement, Insert, Merge, MergeWhen, Origin
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
@@ -40,16 +45,7 @@ def require_changeable(statement: DataStatement, facts: TableFacts) -> None:
 
 
 def check_assigned(statement: DataStatement, facts: TableFacts, column: str, value: Fragment) -> None:
-    """Refuse SET of a column that is not there or that decides where a row lies."""
-    if column in {c.name for c in facts.partition_columns}:
-        raise UnsupportedStatementError(
-            _at(
-                statement,
-                f"Updating values of partition columns is not supported: {column} of {facts.qualified_name}; "
-                "INSERT the row into its new partition and DELETE the old one",
-                *value.span,
-            )
-        )
+    """Refuse SET of a column that is not there or that decides in which bucket a row lies."""
     if column in {name.lower() for name in facts.bucket_columns}:
         raise UnsupportedStatementError(
             _at(
@@ -59,7 +55,7 @@ def check_assigned(statement: DataStatement, facts: TableFacts, column: str, val
                 *value.span,
             )
         )
-    if column not in {c.name for c in facts.columns}:
+    if column not in column_names(facts):
         raise invalid(statement, no_such_column(facts, column), *value.span)
 
 
@@ -100,6 +96,22 @@ def insert_partition(statement: Insert, facts: TableFacts) -> tuple[Partition, t
     return tuple(static), tuple(name for name, value in statement.partition if value is None)
 
 
+def by_name(statement: Insert, facts: TableFacts, dynamic: tuple[str, ...], given: Sequence[str] | None) -> Insert:
+    """INSERT … BY NAME as an INSERT with the list of the columns that its query gives.
+
+    :param given: names of these columns, None where they cannot be known here.
+    """
+    if given is None or not all(given):
+        raise _invalid(statement, "BY NAME needs a name for each column of the query; list them, each with a name")
+    twice = [name for name in given if list(given).count(name) > 1]
+    if twice:
+        raise _invalid(statement, f"the query of this BY NAME gives two columns called {twice[0]}")
+    missing = [name for name in dynamic if name not in given]
+    if missing:
+        raise _invalid(statement, f"the query gives no value for the partition column {', '.join(missing)}")
+    return replace(statement, columns=tuple(given), by_name=False)
+
+
 def filled_columns(
     statement: Insert, facts: TableFacts, static: Partition, dynamic: tuple[str, ...]
 ) -> tuple[str, ...]:
@@ -120,6 +132,8 @@ def filled_columns(
 def inserted_columns(statement: Merge, when: MergeWhen, facts: TableFacts) -> Assignments:
     """Columns and values of a WHEN NOT MATCHED clause."""
     names = column_names(facts)
+    if when.star is not None:
+        return of_source(statement, when.star, facts)
     columns = when.columns or names
     begin, end = when.values[0].span[0], when.values[-1].span[1]
     for column in columns:
@@ -144,9 +158,19 @@ def inserted_columns(statement: Merge, when: MergeWhen, facts: TableFacts) -> As
     return tuple(zip(columns, when.values, strict=True))
 
 
+def of_source(statement: Merge, star: tuple[int, int], facts: TableFacts) -> Assignments:
+    """What ``*`` stands for: each column of the target takes the source's column of its name, as in Spark."""
+    place = ((star[0], star[1] + 1),)
+    found: list[tuple[str, Fragment]] = []
+    for column in column_names(facts):
+        text = f"{identifier(statement.source_alias)}.{identifier(column)}"
+        found.append((column, Fragment(exp.column(column, table=statement.source_alias), place, text=text)))
+    return tuple(found)
+
+
 def _unfilled(facts: TableFacts, columns: Sequence[str]) -> str | None:
     """What is wrong when a column that takes no NULL gets no value; in Hive's words."""
-    missing = [column.name for column in facts.columns if column.required and column.name not in columns]
+    missing = [c.name for c in facts.columns if c.required and c.default is None and c.name not in columns]
     if not missing:
         return None
     return (

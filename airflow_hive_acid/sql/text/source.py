@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 _SQLGLOT_LOG = logging.getLogger("sqlglot")
+SAMPLE_END = "hive_acid_sample_end"
+"""Key of a table's ``meta``: the last character of its TABLESAMPLE clause."""
 _SHOWN_WIDTH = 100
 _FAILURES: tuple[type[Exception], ...] = (
     SqlglotError,
@@ -105,6 +107,9 @@ class SourceText:
             found = options.pop(table.this.meta.get("start", -1), None)
             if found is not None:
                 table.meta[OPTIONS] = found
+        for table in trees[0].find_all(exp.Table):
+            if table.args.get("sample"):
+                table.meta[SAMPLE_END] = _end_of_sample(tokens, int(table.this.meta.get("end", -1)))
         for start, stray in options.items():
             raise self.syntax_error(f"{stray.shown} is an option of a table in FROM", start, stray.end)
         return trees[0]
@@ -130,6 +135,22 @@ class SourceText:
             return SqlSyntaxError(f"the script cannot be divided into words: {str(error)[:200]}")
         offset, what = place
         return self.syntax_error(f"this {what} is never closed", offset, offset)
+
+
+def _end_of_sample(tokens: list[Token], name_end: int) -> int:
+    """The last character of ``TABLESAMPLE (…) [REPEATABLE (…)]`` behind a table's name."""
+    end, depth = name_end, 0
+    for index, token in enumerate(tokens):
+        if token.start <= name_end:
+            continue
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth < 0:
+            break
+        end = token.end
+        following = tokens[index + 1].text.upper() if index + 1 < len(tokens) else ""
+        if token.token_type is TokenType.R_PAREN and depth == 0 and following != "REPEATABLE":
+            break
+    return end
 
 
 def without_literals(text: str) -> str:

@@ -104,10 +104,13 @@ class FakeSpark:
         keys = [c.name for c in step.target.partition_columns]
         static = tuple(v for _, v in step.static_partition) if isinstance(step, Insert) else ()
         touched = [static] if len(static) == len(keys) else self.partitions
+        moves = isinstance(step, Update) and any(a.column in keys for a in step.assignments)
         directories = []
-        for values in touched:
+        for number, values in enumerate(touched):
             partition = partition_name(zip(keys, values, strict=True)) if keys else ""
-            directories += [self.write(spec, partition, tuple(values), name) for name in names]
+            # A row that moves is deleted in the first partition and inserted in the others.
+            written = names[number > 0 :][:1] if moves else names
+            directories += [self.write(spec, partition, tuple(values), name) for name in written]
         return JobResult(spec.job_id, self.application_id, directories=tuple(directories), inserted=len(directories))
 
     def fail(self, kind, message):

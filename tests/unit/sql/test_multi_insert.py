@@ -73,8 +73,6 @@ def test_create_table_as_has_a_query_and_no_columns():
     [
         ("CREATE TABLE t (a INT) AS SELECT 1", SqlSyntaxError, "takes its columns from the query"),
         ("CREATE EXTERNAL TABLE t AS SELECT 1", UnsupportedStatementError, "CREATE EXTERNAL TABLE … AS"),
-        ("CREATE TABLE t LIKE u", UnsupportedStatementError, "LIKE is not supported"),
-        ("CREATE TABLE t CLUSTERED BY (a) INTO 2 BUCKETS AS SELECT 1 a", UnsupportedStatementError, "partitions and b"),
         ("TRUNCATE TABLE t COLUMNS (a)", UnsupportedStatementError, "COLUMNS is not supported"),
     ],
 )

@@ -91,6 +91,8 @@ CASES = (
          {"t": [f"k=a {NEW}", f"k=a {SEED}", f"k=b {NEW}"]}, (("a",), ("b",))),
     Case("overwrite", _T, "INSERT OVERWRITE TABLE {d}.t SELECT 2", {"t": ["new:base"]}),
     Case("update", _T, "UPDATE {d}.t SET a = 2 WHERE a = 1", {"t": ["new:delete", NEW, SEED]}),
+    Case("update that moves rows", _parted("t", ACID), "UPDATE {d}.t SET k = 'b' WHERE a = 1",
+         {"t": ["k=a new:delete", f"k=a {SEED}", f"k=b {NEW}"]}, (("a",), ("b",))),
     Case("delete", _T, "DELETE FROM {d}.t WHERE a = 1", {"t": ["new:delete", SEED]}),
     Case("merge", _T + _table("s", ACID), "MERGE INTO {d}.t USING {d}.s ON t.a = s.a WHEN MATCHED THEN UPDATE SET a = 2"
          " WHEN NOT MATCHED THEN INSERT VALUES (s.a)", {"s": [SEED], "t": ["new:delete", NEW, SEED]}),
@@ -102,6 +104,12 @@ CASES = (
          {"n": [NEW], "t": [SEED]}),
     Case("create plain table as", _T, "CREATE TABLE {d}.n " + PLAIN + " AS SELECT a FROM {d}.t",
          {"n": [NEW_FILE], "t": [SEED]}),
+    Case("create partitioned table as", _T, "CREATE TABLE {d}.n PARTITIONED BY (c1) " + ACID
+         + " AS SELECT a AS c0, 7 AS c1 FROM {d}.t", {"n": [f"c1=7 {NEW}"], "t": [SEED]}, (("7",),)),
+    Case("create table with constraints", _T, "CREATE TABLE {d}.n (a INT NOT NULL, CHECK (a > 0)) " + ACID,
+         {"n": [], "t": [SEED]}),
+    Case("add a constraint", _T, "ALTER TABLE {d}.t ADD CONSTRAINT c CHECK (a > 0)", {"t": [SEED]}),
+    Case("alter a database", _T, "ALTER DATABASE {d} SET OWNER USER ann", {"t": [SEED]}),
     Case("create table", _T, "CREATE TABLE {d}.n (a INT) " + ACID, {"n": [], "t": [SEED]}),
     Case("rename", _T, "ALTER TABLE {d}.t RENAME TO {d}.u", {"u": [SEED]}),
     Case("rename an empty table", _table("t", ACID, seeded=False), "ALTER TABLE {d}.t RENAME TO {d}.u", {"u": []}),
@@ -166,6 +174,8 @@ def engine_of(client: MetastoreClient, warehouse: str, label: str, case: Case) -
     """An engine whose Spark writes this label."""
     spark = LabelledSpark(label)
     spark.partitions = list(case.partitions)
+    if "(c1)" in case.statement:
+        spark.answer = [[1, 2]]  # the query gives the columns c0 and c1
     return Engine(client, spark, warehouse, agent_info=label)
 
 

@@ -191,3 +191,17 @@ SHOW LEASE demo.days PARTITION (ds = '2024-01-01', h = 3);
 DROP FORCE LEASE *;
 DROP FORCE LEASE demo.days COMMENT 'its worker died';
 DROP FORCE LEASE t PARTITION (ds = '2024-01-01', h = 3);
+
+-- everyday spellings of changes
+MERGE INTO t USING demo.users u ON t.id = u.id WHEN NOT MATCHED BY SOURCE AND amount > 1 THEN DELETE;
+MERGE INTO demo.days d USING src s ON d.id = s.flight AND d.ds = '2024' WHEN MATCHED THEN UPDATE SET ds = s.carrier WHEN NOT MATCHED BY SOURCE THEN DELETE;
+MERGE INTO t USING (VALUES (1, 'a')) AS s(id, name) ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name;
+WITH s AS (SELECT id FROM demo.users) MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE;
+MERGE INTO demo.airlines t USING (SELECT carrier, country AS name FROM other.airlines) s ON t.carrier = s.carrier WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *;
+UPDATE t SET name = u.email FROM demo.users u WHERE t.id = u.id;
+DELETE FROM t USING demo.users u WHERE t.id = u.id;
+DELETE FROM t WHERE amount > 0 ORDER BY id DESC NULLS LAST, name LIMIT 5;
+UPDATE demo.days SET ds = 'x' WHERE ds = 'y';
+INSERT INTO demo.airlines TABLE other.airlines;
+INSERT INTO demo.airlines BY NAME SELECT 'x' AS name, 'y' AS carrier;
+SELECT t.id FROM t TABLESAMPLE (5 ROWS) WHERE t.id > 1;
