@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.settings_table import SETTINGS, Kind, Setting
+from airflow_hive_acid.settings_table import SESSION_SETTINGS, SETTINGS, Kind, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,14 +36,6 @@ _DURATION = re.compile(r"^(-?\d+)\s*([a-z]*)$")
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 #: Prefixes under which Hive itself accepts overrides in table and request properties.
 THRESHOLD_PREFIX = "compactorthreshold."
-SESSION_SETTINGS = frozenset((
-    "hive.acid.read.verify", "hive.acid.select.max.bytes", "hive.enforce.bucketing",
-    "hive.exec.dynamic.partition.mode", "hive.lock.numretries", "hive.lock.sleep.between.retries",
-    "hive.locks.max.partitions", "hive.query.exclusive.lock", "hive.txn.ext.locking.enabled",
-    "hive.txn.nonacid.read.locks", "hive.txn.retrysnapshot.max.count", "hive.txn.strict.locking.mode",
-    "hive.txn.xlock.ctas", "hive.txn.xlock.iow", "hive.txn.xlock.mergeinsert", "hive.txn.xlock.write",
-))  # fmt: skip
-"""What one script may set for itself: the others are agreements of all who work on a metastore, or of a connection."""
 
 
 class Source(Enum):

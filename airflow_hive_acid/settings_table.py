@@ -45,6 +45,14 @@ DB_TXN_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
 DUMMY_TXN_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager"
 ZOOKEEPER_LOCK_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager"
 EMBEDDED_LOCK_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.EmbeddedLockManager"
+SESSION_SETTINGS = frozenset((
+    "hive.acid.read.verify", "hive.acid.select.max.bytes", "hive.enforce.bucketing",
+    "hive.exec.dynamic.partition.mode", "hive.lock.numretries", "hive.lock.sleep.between.retries",
+    "hive.locks.max.partitions", "hive.query.exclusive.lock", "hive.txn.ext.locking.enabled",
+    "hive.txn.nonacid.read.locks", "hive.txn.retrysnapshot.max.count", "hive.txn.strict.locking.mode",
+    "hive.txn.xlock.ctas", "hive.txn.xlock.iow", "hive.txn.xlock.mergeinsert", "hive.txn.xlock.write",
+))  # fmt: skip
+"""What one script may set for itself: the others are agreements of all who work on a metastore, or of a connection."""
 
 
 def _aliases(key: str, *more: str) -> tuple[str, ...]:

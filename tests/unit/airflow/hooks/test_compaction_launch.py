@@ -35,7 +35,7 @@ def command_of(launcher, application, tmp_path):
     """What spark-submit is called with, and the variables it gets besides."""
     scratch = tmp_path / "scratch"
     scratch.mkdir(mode=stat.S_IRWXU)
-    hook = launcher._hook(spark_target("spark_test"), scratch, ["--spool", "file:///spool"], application)
+    hook = launcher._hook(spark_target("spark_test"), scratch, ["--spool", "file:///spool"], application, load_defaults=True)
     variables = hook.take_ticket(scratch) if application.user else {}
     return hook._build_spark_submit_command("/jobs/session.py"), variables
 
@@ -109,11 +109,11 @@ def test_statement_keeps_the_name_and_queue_it_had(spark, tmp_path):
 
 def test_command_line_names_and_proxies_as_the_dag_does(tmp_path):
     launcher = SparkSubmitLauncher("yarn", conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"})
-    command = launcher._command("spark-submit", tmp_path / "p", COMPACTION)
+    command = launcher._command("spark-submit", tmp_path / "p", COMPACTION, load_defaults=True)
     assert command[command.index("--name") + 1] == COMPACTION.name
     assert command[command.index("--proxy-user") + 1] == "ann"
     assert "hunter2" not in " ".join(command)
-    assert "--proxy-user" not in launcher._command("spark-submit", tmp_path / "p", Application())
+    assert "--proxy-user" not in launcher._command("spark-submit", tmp_path / "p", Application(), load_defaults=True)
 
 
 def test_memory_of_executors_is_the_drivers_where_there_are_none():

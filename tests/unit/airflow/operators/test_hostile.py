@@ -275,7 +275,7 @@ def test_s1_a_hostile_field_of_the_spark_connection_is_one_argument_or_refused(
         (fields if field == "host" else fields["extra"])[field] = text
         monkeypatch.setenv("AIRFLOW_CONN_HOSTILE", json.dumps(fields))
         launcher, target = AirflowSparkLauncher("hostile"), spark_target("hostile")
-        hook = launcher._hook(target, tmp_path, ["--spool", "file:///spool"], Application())
+        hook = launcher._hook(target, tmp_path, ["--spool", "file:///spool"], Application(), load_defaults=True)
         return [str(each) for each in hook._build_spark_submit_command("/job.py")]
 
     monkeypatch.setenv("HIVE_ACID_CACHE", str(place / "a" / "cache"))
