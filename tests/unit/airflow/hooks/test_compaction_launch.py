@@ -35,7 +35,9 @@ def command_of(launcher, application, tmp_path):
     """What spark-submit is called with, and the variables it gets besides."""
     scratch = tmp_path / "scratch"
     scratch.mkdir(mode=stat.S_IRWXU)
-    hook = launcher._hook(spark_target("spark_test"), scratch, ["--spool", "file:///spool"], application, load_defaults=True)
+    hook = launcher._hook(
+        spark_target("spark_test"), scratch, ["--spool", "file:///spool"], application, load_defaults=True
+    )
     variables = hook.take_ticket(scratch) if application.user else {}
     return hook._build_spark_submit_command("/jobs/session.py"), variables
 
