@@ -42,7 +42,7 @@ def test_hive_reads_changes_and_compacts_rows_that_moved(hive: Hive, engine: Eng
     )
     expected = [[1, "m", "z"], [2, "two", "x"], [3, "THREE", "y"], [4, "FOUR", "y"], [9, "n", "z"]]
     assert read_by_both(hive, engine, table) == expected
-    for part in ("x", "y", "z"):
+    for part in ("x", "y"):  # of z there is one delta
         engine.run(f"ALTER TABLE {table} PARTITION (k = '{part}') COMPACT 'major' AND WAIT")
     assert read_by_both(hive, engine, table) == expected
 
