@@ -188,8 +188,8 @@ def test_without_mirror_hive_sees_nothing(metastore_url: str, hive: MetastoreCli
         assert ann.leases.mirrors(True)
 
 
-def test_auto_means_on_unless_the_metastore_is_embedded(client: MetastoreClient, backend: str) -> None:
-    assert client.leases.mirrors() is (backend != "sqlite")
+def test_leases_stop_writers_without_one_on_every_metastore(client: MetastoreClient) -> None:
+    assert client.leases.mirrors()
 
 
 # --- R6: a lease does not block its holder ------------------------------------------------------------------------
@@ -421,8 +421,6 @@ import sys, pathlib
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.errors import LeaseEndedError, TxnAbortedError
 from airflow_hive_acid.settings import Settings, Source
-
-pytestmark = pytest.mark.hive4("no mirrored leases")
 
 url, mirror, home = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 client = MetastoreClient(url, Settings({Source.REQUEST: {"hive.acid.lease.mirror": mirror}}), user="ann")
