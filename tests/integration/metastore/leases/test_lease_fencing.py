@@ -31,6 +31,8 @@ from airflow_hive_acid.settings import Settings, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.hive4("no mirrored leases")
+
 SR, SW, XW, X = LockType
 ACQUIRED, WAITING = LockState.ACQUIRED, LockState.WAITING
 
