@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.engine.statements import scripts
+from airflow_hive_acid.engine.statements import definitions
 from airflow_hive_acid.errors import LockTimeoutError, TxnAbortedError
 from airflow_hive_acid.metastore.database.codes import AbortReason
 from airflow_hive_acid.metastore.locks.legacy.zookeeper import ZooKeeperLockManager
@@ -51,7 +51,7 @@ def during(first, fake, nodes, monkeypatch):
 
     fake.meanwhile = look
     for name in ("run_alter", "run_ddl"):
-        monkeypatch.setattr(scripts, name, watched(getattr(scripts, name)))
+        monkeypatch.setattr(definitions, name, watched(getattr(definitions, name)))
 
     def of(statement):
         seen.clear()
