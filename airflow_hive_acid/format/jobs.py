@@ -182,7 +182,8 @@ class Insert:
     :param query: Spark SQL over the views of the spec; its columns are matched to the target's by position:
         data columns first, then the partition columns that are not static.
     :param bucket_offset: first bucket number to write; for rows that join a base of the same txn.
-    :param columns: target columns that the query fills, in the query's order; others become NULL. Empty: all.
+    :param columns: target columns that the query fills, in the query's order; others get their DEFAULT, or NULL.
+        Empty: all.
     :param static_partition: partition values given in the statement, ``(column, value)``.
     """
 

@@ -8,6 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from airflow_hive_acid.errors import InvalidArgumentsError, SqlSyntaxError, UnsupportedStatementError
+from airflow_hive_acid.metastore.listing import read_history, shown_moment
+from airflow_hive_acid.metastore.names import table_name
 
 pytestmark = pytest.mark.spark
 # ruff: noqa: S608 - names are the test's own
@@ -88,7 +90,7 @@ def test_what_is_known_of_other_columns_stays_and_a_write_takes_all_of_it(engine
 
 
 def test_nothing_is_called_exact_while_somebody_writes(engine, client):
-    """R18: a Hive that has counted its rows already commits them later, or has done so since the snapshot."""
+    """A Hive that has counted its rows already commits them later, or has done so since the snapshot."""
     engine.run(f"CREATE DATABASE w; CREATE TABLE w.t (a INT) {FULL}; INSERT INTO w.t VALUES (1)")
     with client.transaction({"w.t": "insert"}) as txn:
         assert txn.write_ids
@@ -97,6 +99,16 @@ def test_nothing_is_called_exact_while_somebody_writes(engine, client):
     assert (parameters(client)["numRows"], claim(client)) == ("1", None)
     (result,) = engine.run("ANALYZE TABLE w.t COMPUTE STATISTICS")
     assert result.rows.rows[0][5] is True
+
+
+def test_what_is_counted_is_no_change_of_rows(engine, client):
+    """Its write id stands between those of writers; the past is read across it, and its commit is no lost history."""
+    engine.run(f"CREATE DATABASE w; CREATE TABLE w.t (a INT) {FULL}; INSERT INTO w.t VALUES (1)")
+    engine.run("ANALYZE TABLE w.t COMPUTE STATISTICS FOR COLUMNS; INSERT INTO w.t VALUES (2)")
+    client.jobs.forget()
+    at = [commit.time for commit in read_history(client.database, client.notifications, table_name("w.t")).commits]
+    assert engine.query("SELECT a FROM w.t VERSION AS OF 2").rows == [[1]]
+    assert engine.query(f"SELECT a FROM w.t TIMESTAMP AS OF '{shown_moment(at[-1])}' ORDER BY a").rows == [[1], [2]]
 
 
 def test_partitions_are_counted_each_and_those_without_rows_too(engine, client):

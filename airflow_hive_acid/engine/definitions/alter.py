@@ -144,8 +144,8 @@ def _concatenate(context: Context, statement: alter.Concatenate) -> Rows:
     table = context.table(str(statement.table))
     if table.is_partitioned and not statement.partition:
         raise InvalidArgumentsError(f"{table.qualified_name} is partitioned; name the partition to concatenate")
-    origin = {"text": statement.text, "line": statement.line, "script": statement.script, "offset": statement.offset}
-    return request_compaction(context, alter.Compact(statement.table, "major", statement.partition, True, **origin))  # type: ignore[arg-type]
+    wanted = alter.Compact(statement.table, "major", statement.partition, True, **statement.origin)
+    return request_compaction(context, wanted)
 
 
 def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:

@@ -137,7 +137,7 @@ def _like(context: Context, statement: CreateTable) -> CreateTable:
     As in Hive neither rows nor constraints are taken. The new table is transactional if the other is.
     """
     source = context.table(str(statement.like))
-    if source.type == "VIRTUAL_VIEW":
+    if source.is_view:
         raise InvalidArgumentsError(
             f"{source.qualified_name} is a view; make a table of its rows with CREATE TABLE … AS"
         )
@@ -280,7 +280,7 @@ def _drop_table(context: Context, statement: DropTable) -> None:
         return
     key = table_name(name)
     table = catalog.get_table(name)  # before anything is locked: a name that is none leaves no trace
-    if table.type != "VIRTUAL_VIEW":
+    if not table.is_view:
         _require_places(context, table)
     context.client.pins.require_unpinned([name], "dropping it")
     locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]

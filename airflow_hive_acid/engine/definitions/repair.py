@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.definitions.ddl import warehouse_files
 from airflow_hive_acid.engine.outcomes.results import Rows
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, unescape_path_name
-from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.places import Places
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def repair(context: Context, statement: RepairTable) -> Rows:
     missing = {part: place for part, place in found.items() if part not in known}
     added = context.client.catalog.add_locked_partitions(
         name, list(missing), locations=missing, if_not_exists=True,
-        files=WarehouseFiles(context.client, context.filesystem), agent_info=context.agent_info,
+        files=warehouse_files(context), agent_info=context.agent_info,
     ) if missing else []  # fmt: skip
     return Rows((Column("partition", "string"),), [[part] for part in sorted(p.name for p in added)])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, VIRTUAL_VIEW, ConstraintKind, storage_format
+from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, ConstraintKind, storage_format
 from airflow_hive_acid.sql.text.quoting import identifier, quoted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def create_statement(table: Table, home: str, constraints: Sequence[Constraint] 
     :param home: where a table of its kind and name lies by default: LOCATION is printed for another place.
     """
     name = f"{identifier(table.db)}.{identifier(table.name)}"
-    if table.type == VIRTUAL_VIEW:
+    if table.is_view:
         return [f"CREATE VIEW {name} AS {table.view_expanded or table.view_original or ''}"]
     storage = table.storage
     external = table.type == EXTERNAL_TABLE

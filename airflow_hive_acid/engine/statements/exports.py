@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 import uuid
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -21,7 +21,6 @@ from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.model.origins import Origin
 from airflow_hive_acid.sql.model.plans import ExportTemplate, SelectTemplate
 from airflow_hive_acid.sql.model.statements import Select
 
@@ -115,8 +114,7 @@ def insert_directory(context: Context, statement: InsertDirectory, once: Once | 
     :raises AlreadyExistsError: when something lies there that no export has left; nothing was written.
     """
     started = time.monotonic()
-    origin = {f.name: getattr(statement, f.name) for f in fields(Origin)}
-    plan = plan_of(context, Select(statement.query, **origin))
+    plan = plan_of(context, Select(statement.query, **statement.origin))
     destination = Destination(statement.uri, statement.format, statement.options, overwrite=True)
     digests = _digests(once, f"{number} {statement.text}", destination)
     place = _Place(context, destination, digests)

@@ -28,7 +28,7 @@ from airflow_hive_acid.engine.statements.session import Session
 from airflow_hive_acid.engine.statements.statistics import analyze
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
 from airflow_hive_acid.engine.statements.views import create_query
-from airflow_hive_acid.engine.statements.writes import concatenate, create_table_as, query_of, run_planned, run_write
+from airflow_hive_acid.engine.statements.writes import concatenate, create_table_as, run_planned, run_write
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -147,7 +147,7 @@ class Script:
         if isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
             plans = plans_of(self._context, statement)
         elif isinstance(statement, CreateTable) and statement.query is not None:
-            plans = [plan_of(self._context, query_of(statement, statement.query))]
+            plans = [plan_of(self._context, Select(statement.query, **statement.origin))]
         return (explain_locks if locks else explain)(self._context, statement, plans)
 
     def _together(self, block: Block) -> None:

@@ -20,7 +20,7 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
-from airflow_hive_acid.metastore.catalog import VIRTUAL_VIEW, ColumnStatistics, Counted
+from airflow_hive_acid.metastore.catalog import ColumnStatistics, Counted
 from airflow_hive_acid.metastore.names import normal_value
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.statements import Select
@@ -52,7 +52,7 @@ def analyze(context: Context, statement: Analyze, claim: ToApply) -> StatementRe
     """
     started, name = time.monotonic(), str(statement.table)
     table = context.table(name)
-    if table.type == VIRTUAL_VIEW:
+    if table.is_view:
         raise UnsupportedStatementError(f"{name} is a view; analyze the tables that it reads")
     context.locking.require([table])
     columns = _columns(table, statement)
@@ -61,7 +61,10 @@ def analyze(context: Context, statement: Analyze, claim: ToApply) -> StatementRe
         context.application.ready()  # nobody should wait for our lock while a JVM starts
     with claim.changing(lambda: StatementResult(statement.text, statement.kind_text)):
         counted, doubt = context.client.catalog.analyze(
-            name, lambda look: _count(context, statement, look, columns), agent_info=context.agent_info
+            name,
+            lambda look: _count(context, statement, look, columns),
+            of_columns=bool(columns),
+            agent_info=context.agent_info,
         )
     rows: list[list[Any]] = [
         [

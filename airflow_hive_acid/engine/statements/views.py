@@ -17,9 +17,8 @@ from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsupportedStatementError
-from airflow_hive_acid.metastore.catalog import FieldSchema, new_view
+from airflow_hive_acid.metastore.catalog import FieldSchema, new_view, require_free, require_view
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.model.origins import Origin
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.model.views import (
     AlterViewProperties,
@@ -48,19 +47,17 @@ def prepared(context: Context, statement: ViewStatement) -> Table | None:
     match statement:
         case CreateView():
             there = context.client.catalog.find_tables([name]).get(name)
-            if there is not None and there.type != "VIRTUAL_VIEW":
-                raise AlreadyExistsError(f"{name} exists already, and is a table")
-            if there is not None and not statement.replace:
-                if statement.if_not_exists:
+            if there is not None:
+                require_free(there, replace_it=statement.replace, if_not_exists=statement.if_not_exists)
+                if not statement.replace:
                     return None
-                raise AlreadyExistsError(f"view {name} exists already; CREATE OR REPLACE VIEW, or DROP VIEW")
             columns, comment, properties = statement.columns, statement.comment, statement.properties
         case AlterViewQuery():
-            require_view(context.table(name), "ALTER VIEW")
+            require_view(context.table(name), "ALTER VIEW", "ALTER TABLE")
             columns, comment, properties = (), None, {}
         case _:
             return None
-    select = _select(statement, statement)
+    select = Select(statement.query, **statement.origin)
     planned = plan_of(context, select, path=(name,))
     if planned.sources:
         raise UnsupportedStatementError(
@@ -95,7 +92,7 @@ def run_view(context: Context, statement: ViewStatement, view: Table | None) -> 
                 name, statement.properties, statement.unset, if_exists=statement.if_exists, agent_info=agent
             )
         case RenameView():
-            require_view(context.table(name), "ALTER VIEW")
+            require_view(context.table(name), "ALTER VIEW", "ALTER TABLE")
             catalog.rename_table(name, str(statement.new), agent_info=agent)
         case DropView():
             catalog.drop_view(name, if_exists=statement.if_exists, agent_info=agent)
@@ -111,20 +108,11 @@ def create_query(context: Context, statement: CreateTemporaryQuery) -> None:
     other = name in context.views or (known is not None and known.query != statement.query)
     if other and not statement.replace:
         raise AlreadyExistsError(f"temporary view {name} exists already; say CREATE OR REPLACE TEMPORARY VIEW")
-    planned = plan_of(context, _select(statement, statement))
+    planned = plan_of(context, Select(statement.query, **statement.origin))
     if name in (source.name for source in planned.sources):
         raise InvalidArgumentsError(f"temporary view {name} would read itself")
     context.views.pop(name, None)
     context.queries[name] = statement
-
-
-def require_view(table: Table, statement: str) -> None:
-    """Refuse a statement about a view that names a table.
-
-    :raises InvalidArgumentsError: naming it.
-    """
-    if table.type != "VIRTUAL_VIEW":
-        raise InvalidArgumentsError(f"{statement}: {table.qualified_name} is a table")
 
 
 def require_no_view(table: Table, statement: str, instead: str) -> None:
@@ -132,12 +120,8 @@ def require_no_view(table: Table, statement: str, instead: str) -> None:
 
     :raises InvalidArgumentsError: with the statement to use.
     """
-    if table.type == "VIRTUAL_VIEW":
+    if table.is_view:
         raise InvalidArgumentsError(f"{statement}: {table.qualified_name} is a view; use {instead}")
-
-
-def _select(origin: Origin, statement: CreateView | AlterViewQuery | CreateTemporaryQuery) -> Select:
-    return Select(statement.query, **{f.name: getattr(origin, f.name) for f in dataclasses.fields(Origin)})
 
 
 def _written(select: Select) -> str:

@@ -21,11 +21,9 @@ from airflow_hive_acid.sql.model.plans import combine_operations
 from airflow_hive_acid.sql.model.statements import (
     CreateTable,
     Delete,
-    Fragment,
     Insert,
     Merge,
     MultiInsert,
-    Origin,
     Select,
     Update,
 )
@@ -119,8 +117,7 @@ def create_table_as(context: Context, statement: CreateTable, claim: ToApply) ->
     query = statement.query
     if query is None:
         raise AssertionError("CREATE TABLE … AS without a query")
-    origin = {f.name: getattr(statement, f.name) for f in dataclasses.fields(Origin)}
-    select = query_of(statement, query)
+    select = Select(query, **statement.origin)
     name = str(statement.table)
     if context.client.catalog.find_tables([name]):
         if not statement.if_not_exists:
@@ -136,11 +133,6 @@ def create_table_as(context: Context, statement: CreateTable, claim: ToApply) ->
     with creating(context, definition) as table:
         wanted = NewTable(statement.table, planned, table.is_transactional)
         # With all patience: a request that waits elsewhere would be for a table that is gone again.
-        insert = Insert(statement.table, query, columns=listed, **origin)
+        insert = Insert(statement.table, query, columns=listed, **statement.origin)
         written = run_write(context, insert, wanted, claim)
     return dataclasses.replace(written, kind=statement.kind_text, note=note_on(definition))
-
-
-def query_of(statement: CreateTable, query: Fragment) -> Select:
-    """The query of CREATE TABLE … AS as a statement of its own."""
-    return Select(query, **{f.name: getattr(statement, f.name) for f in dataclasses.fields(Origin)})

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
     from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
     from airflow_hive_acid.metastore.catalog.types import check_partition_value, normalise_type
-    from airflow_hive_acid.metastore.catalog.views import new_view
+    from airflow_hive_acid.metastore.catalog.views import new_view, require_free, require_view
     from airflow_hive_acid.metastore.catalog.writer import CatalogWriter, PartitionWrite, TableWrite, without_skew
 else:
     __getattr__ = lazily(
@@ -86,6 +86,8 @@ else:
             "ColumnStatistics": "statistics",
             "Compare": "partition_conditions",
             "Condition": "partition_conditions",
+            "Constraint": "constraints",
+            "ConstraintKind": "constraints",
             "Counted": "statistics",
             "Database": "model",
             "DroppedTable": "model",
@@ -95,11 +97,8 @@ else:
             "FieldSchema": "model",
             "In": "partition_conditions",
             "IsNull": "partition_conditions",
-            "Constraint": "constraints",
-            "ConstraintKind": "constraints",
             "KEYWORDS": "formats",
             "Look": "statistics",
-            "StorageFormat": "formats",
             "MANAGED_TABLE": "model",
             "Member": "privileges",
             "Or": "partition_conditions",
@@ -114,6 +113,7 @@ else:
             "Role": "privileges",
             "Securable": "privileges",
             "Storage": "model",
+            "StorageFormat": "formats",
             "Table": "model",
             "TableDefinition": "model",
             "TableWrite": "writer",
@@ -131,6 +131,7 @@ else:
             "lock_places": "places",
             "named_by": "partitions",
             "new_table": "definitions",
+            "new_view": "views",
             "no_such_table": "reader",
             "normalise_type": "types",
             "parse_database": "thrift.parser",
@@ -146,9 +147,10 @@ else:
             "read_tables": "reader",
             "read_whole_partitions": "reader",
             "remove_entry": "privileges",
-            "new_view": "views",
             "require_database": "reader",
+            "require_free": "views",
             "require_own_place": "places",
+            "require_view": "views",
             "securables": "privileges",
             "sharing_columns": "reader",
             "storage_format": "formats",
@@ -228,7 +230,9 @@ __all__ = [
     "read_whole_partitions",
     "remove_entry",
     "require_database",
+    "require_free",
     "require_own_place",
+    "require_view",
     "securables",
     "sharing_columns",
     "storage_format",

@@ -301,7 +301,7 @@ def require_table(table: Table) -> None:
     if table.type not in (MANAGED_TABLE, EXTERNAL_TABLE):
         raise InvalidArgumentsError(
             f"{table.qualified_name} is a {table.type.lower().replace('_', ' ')}; only tables can be altered here, "
-            "views in Hive"
+            "views with ALTER VIEW"
         )
 
 

@@ -35,7 +35,7 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
 from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -59,16 +59,16 @@ def lock_table_row(connection: Connection, table_id: int) -> None:
     connection.execute(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table_id).with_for_update())
 
 
-def advance_write_id(connection: Connection, table: Table, write_id: int | None, part: int | None = None) -> None:
+def advance_write_id(connection: Connection, table: Table, write_id: int | None, *parts: int) -> None:
     """Note the write id of the change in the catalog; nothing for tables without.
 
-    :param part: id of the partition that was changed.
+    :param parts: ids of the partitions that were changed.
     """
     if write_id is None:
         return
     connection.execute(_ADVANCE_TABLE, {"id": table.id, "new": write_id})
-    if part is not None:
-        connection.execute(_ADVANCE_PARTITION, {"id": part, "new": write_id})
+    if parts:
+        connection.execute(_ADVANCE_PARTITION, [{"id": part, "new": write_id} for part in parts])
 
 
 def write_table(connection: Connection, before: Table, after: Table, user: str, take_ids: TakeIds) -> Table:
@@ -115,8 +115,26 @@ def write_partition(
     elif change.outdated:
         named = PART_COL_STATS.c.COLUMN_NAME.in_(sorted(change.outdated))
         connection.execute(delete(PART_COL_STATS).where(of_partition, named))
-    after = replace(change.after, properties=_noted(connection, change.after.properties, user))
-    update_partitions(connection, [(table, before, after)], take_ids)
+    write_partitions(connection, table, [(before, change.after)], user, take_ids)
+
+
+def write_partitions(
+    connection: Connection,
+    table: Table,
+    changes: Sequence[tuple[WholePartition, WholePartition]],
+    user: str,
+    take_ids: TakeIds,
+) -> None:
+    """Make partitions of a table what they shall be, and note who changed them and when.
+
+    :param changes: each as it is and as it shall be; what is known of its columns stays.
+    """
+    noted = _noted(connection, {}, user)
+    update_partitions(
+        connection,
+        [(table, before, replace(after, properties={**after.properties, **noted})) for before, after in changes],
+        take_ids,
+    )
 
 
 def write_database_parameters(

@@ -208,6 +208,11 @@ class Table:
         return f"{self.db}.{self.name}"
 
     @property
+    def is_view(self) -> bool:
+        """Whether it is a query, and has no files."""
+        return self.type == VIRTUAL_VIEW
+
+    @property
     def is_transactional(self) -> bool:
         """Whether the table has write ids: full ACID or insert-only."""
         return table_kinds.is_transactional(self.properties)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert
 
 from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_catalog import PART_COL_STATS, TAB_COL_STATS
-from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,26 +87,30 @@ class Look:
 
 
 def write_column_statistics(
-    connection: Connection, owner_id: int, found: Sequence[ColumnStatistics], take_ids: TakeIds, *, of_partition: bool
+    connection: Connection,
+    found: Mapping[int, Sequence[ColumnStatistics]],
+    take_ids: TakeIds,
+    *,
+    of_partitions: bool,
 ) -> None:
     """Let these take the place of what was known of the columns.
 
-    :param owner_id: id of the partition, or of the table without partitions.
-    :raises SchemaVersionError: on a metastore of a Hive before 4, which finds them by names that we do not write.
+    :param found: by id of the partition, or of the table without partitions.
     """
-    require_hive_4(
-        backend_of(connection).layout, "ANALYZE … FOR COLUMNS", "let its Hive count, or leave FOR COLUMNS out"
-    )
-    table, key = (PART_COL_STATS, "PART_ID") if of_partition else (TAB_COL_STATS, "TBL_ID")
-    names = [column.name for column in found]
-    connection.execute(
-        delete(table).where(table.c[key] == owner_id, table.c.COLUMN_NAME.in_(names), table.c.ENGINE == ENGINE)
-    )
-    kind = IdKind.PARTITION_STATISTICS if of_partition else IdKind.TABLE_STATISTICS
+    table, key = (PART_COL_STATS, "PART_ID") if of_partitions else (TAB_COL_STATS, "TBL_ID")
+    every = [(owner_id, column) for owner_id, columns in found.items() for column in columns]
+    if not every:
+        return
+    names = sorted({column.name for _, column in every})
+    for owners in chunks(list(found)):
+        connection.execute(
+            delete(table).where(table.c[key].in_(owners), table.c.COLUMN_NAME.in_(names), table.c.ENGINE == ENGINE)
+        )
+    kind = IdKind.PARTITION_STATISTICS if of_partitions else IdKind.TABLE_STATISTICS
     seconds = now_ms(connection) // 1000
     rows = [
         {"CS_ID": cs_id, key: owner_id, "LAST_ANALYZED": seconds, "ENGINE": ENGINE, **_values(column)}
-        for cs_id, column in zip(take_ids(connection, kind, len(found)), found, strict=True)
+        for cs_id, (owner_id, column) in zip(take_ids(connection, kind, len(every)), every, strict=True)
     ]
     connection.execute(insert(table), rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.definitions import check_columns
 from airflow_hive_acid.metastore.catalog.model import VIRTUAL_VIEW, FieldSchema, Storage, Table
@@ -58,6 +58,29 @@ def check_property(view: str, key: str) -> None:
     """
     if key.lower() in ("transactional", "transactional_properties", "external", *map(str.lower, _MADE_BY_US)):
         raise InvalidArgumentsError(f"view {view} cannot have the property {key}: it has no files")
+
+
+def require_view(table: Table, statement: str, of_tables: str) -> None:
+    """Refuse a statement about a view that names a table.
+
+    :raises InvalidArgumentsError: with the statement to use.
+    """
+    if not table.is_view:
+        raise InvalidArgumentsError(f"{statement}: {table.qualified_name} is a table; {of_tables} is for those")
+
+
+def require_free(there: Table, *, replace_it: bool = False, if_not_exists: bool = False) -> None:
+    """Refuse to make a view where something has its name.
+
+    :param replace_it: another view gives way; ``if_not_exists``: it is enough that there is one.
+    :raises AlreadyExistsError: saying what is there.
+    """
+    if not there.is_view:
+        raise AlreadyExistsError(f"{there.qualified_name} exists already, and is a table")
+    if not (replace_it or if_not_exists):
+        raise AlreadyExistsError(
+            f"view {there.qualified_name} exists already; CREATE OR REPLACE VIEW, or DROP VIEW"
+        )  # fmt: skip
 
 
 def with_query_of(view: Table, new: Table) -> Table:

@@ -17,14 +17,15 @@ from sqlalchemy import select
 from airflow_hive_acid.format.row_counts import is_of
 from airflow_hive_acid.metastore.catalog import alteration_rows as rows
 from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionChange
 from airflow_hive_acid.metastore.catalog.partitions import find_partitions
+from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id
 from airflow_hive_acid.metastore.catalog.statistics import Look, write_column_statistics
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, table_lock
 from airflow_hive_acid.metastore.protocol.transaction import reader_document
 from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 from airflow_hive_acid.metastore.txns.snapshots import take_snapshot
 from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 
@@ -51,14 +52,26 @@ class StatisticsStatements:
         self._changes = tables.catalog.changes
 
     def analyze(
-        self, name: str, count: Callable[[Look], Mapping[str, Counted]], *, agent_info: str | None = None
+        self,
+        name: str,
+        count: Callable[[Look], Mapping[str, Counted]],
+        *,
+        of_columns: bool = True,
+        agent_info: str | None = None,
     ) -> tuple[Mapping[str, Counted], str | None]:
         """Count, and write down what was counted.
 
         :param count: is given the snapshot; answers by partition name, of a table without partitions by the empty one.
             Partitions that are gone when it is written are left out.
+        :param of_columns: what is counted has statistics of columns.
         :return: what was counted, and why it is not called exact (None if it is).
+        :raises SchemaVersionError: before anything is counted, on a metastore of a Hive before 4, which finds
+            statistics of columns by names that we do not write.
         """
+        if of_columns:
+            require_hive_4(
+                self._client.database.layout(), "ANALYZE … FOR COLUMNS", "let its Hive count, or leave FOR COLUMNS out"
+            )
         key = table_name(name)
         before = self._catalog.get_table(name)
         with ddl_transaction(self._client, [table_lock(key, LockType.SHARED_READ)], agent_info=agent_info) as ddl:
@@ -97,27 +110,25 @@ class StatisticsStatements:
     def _write(
         self, connection: Connection, table: Table, counted: Mapping[str, Counted], write_id: int | None, *, exact: bool
     ) -> None:
+        take = self._catalog.ids.take
         if not table.is_partitioned:
             after = replace(table, properties=_with(table.properties, counted[""], exact=exact))
             self._tables.write_table(connection, table, after)
             rows.advance_write_id(connection, table, write_id)
-            self._columns(connection, table.id, counted[""], of_partition=False)
+            write_column_statistics(connection, {table.id: counted[""].columns}, take, of_partitions=False)
             self._tables.altered(connection, table, table_name(table.qualified_name), write_id)
             return
-        for name, partition in find_partitions(connection, table, sorted(counted)).items():
-            before = self._tables.whole(connection, partition)
-            change = PartitionChange(
-                replace(before, properties=_with(before.properties, counted[name], exact=exact))
-            )  # fmt: skip
-            rows.write_partition(connection, table, before, change, self._changes.user, self._catalog.ids.take)
-            rows.advance_write_id(connection, table, write_id, partition.id)
-            self._columns(connection, partition.id, counted[name], of_partition=True)
-            self._catalog.events.partition_altered(connection, before, write_id=write_id)
-
-    def _columns(self, connection: Connection, owner_id: int, counted: Counted, *, of_partition: bool) -> None:
-        if counted.columns:
-            take = self._catalog.ids.take
-            write_column_statistics(connection, owner_id, counted.columns, take, of_partition=of_partition)
+        known = find_partitions(connection, table, sorted(counted))
+        before = read_partitions_by_id(connection, [partition.id for partition in known.values()])
+        changes = [
+            (part, replace(part, properties=_with(part.properties, counted[part.name], exact=exact)))
+            for part in before.values()
+        ]
+        rows.write_partitions(connection, table, changes, self._changes.user, take)
+        rows.advance_write_id(connection, table, write_id, *before)
+        columns = {part.id: counted[part.name].columns for part in before.values()}
+        write_column_statistics(connection, columns, take, of_partitions=True)
+        self._catalog.events.partitions_altered(connection, table, list(before))
 
 
 def _ids_of(table: Table) -> IdKind:

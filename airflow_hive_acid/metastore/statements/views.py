@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.model import VIRTUAL_VIEW, Table
 from airflow_hive_acid.metastore.catalog.reader import read_tables, require_database
-from airflow_hive_acid.metastore.catalog.views import check_property, with_query_of
+from airflow_hive_acid.metastore.catalog.views import check_property, require_free, require_view, with_query_of
 from airflow_hive_acid.metastore.catalog.writer import insert_tables
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockType
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 
 _NOTHING: Mapping[str, str] = {}
@@ -50,7 +50,7 @@ class ViewStatements:
         key = TableName(view.db, view.name)
         there = self._catalog.find_tables([str(key)]).get(str(key))
         if there is not None:
-            self._check_free(key, there, replace_it=replace_it, if_not_exists=if_not_exists)
+            require_free(there, replace_it=replace_it, if_not_exists=if_not_exists)
             if not replace_it:
                 return there
             return self._change(
@@ -108,7 +108,7 @@ class ViewStatements:
         database = require_database(connection, key.database)
         there = read_tables(connection, [key]).get(key)
         if there is not None:  # somebody was faster
-            self._check_free(key, there, if_not_exists=if_not_exists)
+            require_free(there, if_not_exists=if_not_exists)
             return there
         created = now_ms(connection) // 1000
         parameters = {**view.properties, "transient_lastDdlTime": str(created)}
@@ -131,20 +131,3 @@ class ViewStatements:
                 return self._tables.altered(connection, now, key, None)
 
             return ddl.commit(operation)
-
-    def _check_free(
-        self, key: TableName, there: Table, *, replace_it: bool = False, if_not_exists: bool = False
-    ) -> None:
-        if there.type != VIRTUAL_VIEW:
-            raise AlreadyExistsError(f"{key} exists already, and is a table")
-        if not (replace_it or if_not_exists):
-            raise AlreadyExistsError(f"view {key} exists already; CREATE OR REPLACE VIEW, or DROP VIEW")
-
-
-def require_view(table: Table, statement: str, of_tables: str) -> None:
-    """Refuse a statement about a view that names a table.
-
-    :raises InvalidArgumentsError: with the statement to use.
-    """
-    if table.type != VIRTUAL_VIEW:
-        raise InvalidArgumentsError(f"{statement}: {table.qualified_name} is a table; {of_tables} is for those")

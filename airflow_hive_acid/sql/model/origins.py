@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -38,6 +38,11 @@ class Origin:
     script: str = field(default="", repr=False, compare=False)
     offset: int = field(default=0, repr=False, compare=False)
     default_database: str = "default"
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where it stands, as keywords for a statement that is made of it."""
+        return {field.name: getattr(self, field.name) for field in fields(Origin)}
 
     @property
     def kind_text(self) -> str:

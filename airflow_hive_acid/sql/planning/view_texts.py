@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.metastore.catalog import VIRTUAL_VIEW
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.text.projections import has_name
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.planning.scopes import Scope, Scopes
 
 Parse = Callable[[str, str], "Sequence[Statement]"]
-VIRTUAL_VIEW = "VIRTUAL_VIEW"
 _PLAIN_NAME = re.compile(r"[a-z0-9_]*[a-z_][a-z0-9_]*")
 _BY_PLACE = re.compile(r"_c[0-9]+")
 Edit = tuple[int, int, str]

@@ -121,6 +121,13 @@ class CatalogEvents:
             after = read_partitions_by_id(connection, [before.id])[before.id]
             self._later(connection, messages.alter_partition(table, before, after, write_id=write_id))
 
+    def partitions_altered(self, connection: Connection, table: Table, part_ids: Sequence[int]) -> None:
+        """ALTER_PARTITIONS, after the rows of several were changed."""
+        if self.enabled(connection):
+            for batch in chunks(part_ids, PARTITIONS_PER_EVENT):
+                found = read_partitions_by_id(connection, batch)
+                self._later(connection, *messages.alter_partitions(table, found.values()))
+
     def losing_statistics(self, connection: Connection, exact: Iterable[Sequence[Any]]) -> None:
         """ALTER_TABLE and ALTER_PARTITIONS of a commit that makes statistics inexact, before it does.
 

@@ -241,6 +241,10 @@ def test_a_request_for_a_compaction_is_left_to_its_hive(client: MetastoreClient)
 
 def test_what_it_cannot_hold_is_refused_by_name_and_changes_nothing(client: MetastoreClient) -> None:
     compactions = client.compactions
+    counted: list[object] = []
+    with pytest.raises(SchemaVersionError, match=r"ANALYZE … FOR COLUMNS is not done on this metastore"):
+        client.catalog.analyze("db.t", counted.append)  # type: ignore[arg-type]
+    assert counted == []
     with pytest.raises(SchemaVersionError, match=r"pool 'fast' cannot be had .* has no CQ_POOL_NAME"):
         compactions.enqueue("db.t", pool="fast")
     with pytest.raises(SchemaVersionError, match=r"a rebalance of db\.t cannot be had .* has no CQ_NUMBER_OF_BUCKETS"):

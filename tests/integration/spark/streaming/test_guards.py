@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -20,6 +21,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import (
     Append,
     Assignment,
+    Column,
     Delete,
     Export,
     Insert,
@@ -174,6 +176,17 @@ def test_a_function_of_the_list_is_refused_in_every_clause(
         "delete": lambda: table.delete(truth),
         "merge on": lambda: table.merge("SELECT 1 AS i", f"t.id = s.i AND {truth}", MergeClause("delete", True)),
         "merge source": lambda: table.merge(f"SELECT {call} AS i", "t.id = s.i", MergeClause("delete", True)),
+        # What the catalog keeps of a table runs in the job of whoever writes it.
+        "check": lambda: table.run(Insert(replace(table.snapshot(9), checks={"c": truth}), "SELECT 1", 9, 0)),
+        "default": lambda: table.run(
+            Insert(
+                replace(table.snapshot(9), columns=(Column("id", "int"), Column("d", "string", default=call))),
+                "SELECT 1",
+                9,
+                0,
+                columns=("id",),
+            )
+        ),
         "merge clause": lambda: table.merge("SELECT 1 AS i", "t.id = s.i", MergeClause("delete", True, truth)),
     }
     refused = {"functions": ["REFLECT", "java_method", "stack", "range"]}
