@@ -24,7 +24,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.initiator.initiator import look_once
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.setup.schema import COMPACTION_QUEUE, COMPLETED_TXN_COMPONENTS
 
 if TYPE_CHECKING:

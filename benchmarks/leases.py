@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.database import pipeline
-from airflow_hive_acid.metastore.database.postgresql import LISTEN
+from airflow_hive_acid.metastore.database.backends import pipeline
+from airflow_hive_acid.metastore.database.backends.postgresql import LISTEN
 from airflow_hive_acid.metastore.database.wakeups import CHANNEL
 from airflow_hive_acid.metastore.leases.model import LeaseObject
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, NEXT_LOCK_ID

@@ -14,8 +14,8 @@ from clients import SETTINGS, TABLES
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.database.backends import pipeline
 from airflow_hive_acid.metastore.database.database import chunks
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from airflow_hive_acid.engine.queries.explain import explain
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.sql import parse_script, plan
 
 if TYPE_CHECKING:

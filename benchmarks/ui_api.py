@@ -104,7 +104,7 @@ def databases(kind: str, home: Path) -> Iterator[dict[str, str]]:
 def fill(url: str, divisor: int) -> None:
     """A metastore with so many rows, or a part of them."""
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog.model import Column, TableDefinition
+    from airflow_hive_acid.metastore.catalog.values.model import Column, TableDefinition
     from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
     from airflow_hive_acid.metastore.setup import schema
 

@@ -38,8 +38,12 @@ def _imports_sqlalchemy(tree: ast.Module) -> bool:
 
 
 def _room(path: Path) -> str:
-    """The folder of a module with the one above it."""
-    return "/".join(path.parts[-3:-1])
+    """The room of the metastore that a module is in, whatever rooms that has inside; "" outside of the metastore."""
+    parts = path.parts[:-1]
+    if "metastore" not in parts:
+        return ""
+    at = len(parts) - 1 - parts[::-1].index("metastore")
+    return "/".join(parts[at : at + 2])
 
 
 def _asks_for_the_database(node: ast.AST) -> str | None:

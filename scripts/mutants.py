@@ -68,7 +68,7 @@ ROOMS = {
         ),
     ),
     "format": Room(
-        ("format/*",),
+        ("format/*", "format/jobs/*"),
         (
             "tests/unit/format", "tests/unit/engine/test_stream_rules.py",
             "tests/unit/metastore/catalog/test_partition_values.py", "tests/unit/maintenance/test_worker_rules.py",

@@ -21,7 +21,7 @@ from airflow_hive_acid.format.buckets import encode_bucket
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import delete_delta_name, delta_name
 from airflow_hive_acid.maintenance import run_initiator
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockType, Operation

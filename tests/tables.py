@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.catalog.model import FieldSchema, Storage, Table
+from airflow_hive_acid.metastore.catalog.values.model import FieldSchema, Storage, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,27 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli.commands import (
-    changes,
-    cleaning,
-    compaction,
-    compaction_cancel,
-    demo,
-    doctor,
-    explain,
-    history,
-    ingest,
-    lease,
-    lookups,
-    maintenance,
-    pin,
-    replication,
-    schema,
-    settings,
-    show,
-    sql,
-    stream,
-)
+from airflow_hive_acid.cli.commands import changes, history, lease, lookups, pin, replication, settings, show
+from airflow_hive_acid.cli.commands.statements import demo, explain, ingest, sql, stream
+from airflow_hive_acid.cli.commands.upkeep import cleaning, compaction, compaction_cancel, doctor, maintenance, schema
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.session import CliSession, parse_pairs
 from airflow_hive_acid.errors import HiveAcidError

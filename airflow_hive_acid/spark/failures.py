@@ -22,7 +22,7 @@ from airflow_hive_acid.errors import (
     SqlSyntaxError,
 )
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.job_errors import reported
+from airflow_hive_acid.format.jobs.errors import reported
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.versions import FAILED_FILES, RAISED
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_hive_acid.format import jobs
 from airflow_hive_acid.format.changes import Changes
-from airflow_hive_acid.format.job_documents import to_json
+from airflow_hive_acid.format.jobs.documents import to_json
 from airflow_hive_acid.format.orc_tail import TAIL_BYTES
 from airflow_hive_acid.metastore.catalog.thrift.parser import parse_partition, parse_table
 from airflow_hive_acid.metastore.notifications.events import GZIP_FORMAT, PLAIN_FORMAT, encode

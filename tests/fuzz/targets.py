@@ -15,15 +15,15 @@ from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format import names, orc_tail, partitions
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
-from airflow_hive_acid.format.job_documents import result_from_json, spec_from_json, to_json
+from airflow_hive_acid.format.jobs.documents import result_from_json, spec_from_json, to_json
 from airflow_hive_acid.format.orc_tail import EventCounts, damage_in, event_counts
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.hooks.connection import read_connection
 from airflow_hive_acid.hooks.transactions import read_transaction
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.cache.events import OpenWrites, fold
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockType, Operation
 from airflow_hive_acid.metastore.names.objects import canonical_partition
@@ -401,7 +401,10 @@ _POLICIES = [
 
 def targets() -> list[Target[Any]]:
     """All of them."""
-    documents = (HiveAcidError, ValueError)  # as format/job_documents.py says; whoever calls it makes one of ours of it
+    documents = (
+        HiveAcidError,
+        ValueError,
+    )  # as format/jobs/documents.py says; whoever calls it makes one of ours of it
     return [
         Target("spec documents", seeds.specs, mutate_json, spec_documents),
         Target("result documents", seeds.results, mutate_json, result_documents, documents),

@@ -19,7 +19,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper, run_worker
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.settings import Settings
 

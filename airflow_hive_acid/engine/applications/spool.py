@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_hive_acid.engine.applications.spark_version import require_driver_version
 from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 from airflow_hive_acid.format import spool_files
-from airflow_hive_acid.format.job_documents import result_from_json, to_json
-from airflow_hive_acid.format.job_errors import reported
+from airflow_hive_acid.format.jobs.documents import result_from_json, to_json
+from airflow_hive_acid.format.jobs.errors import reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

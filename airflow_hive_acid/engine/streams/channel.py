@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.engine.applications.spool import put
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.format import streams
-from airflow_hive_acid.format.job_documents import result_from_json, to_json
+from airflow_hive_acid.format.jobs.documents import result_from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

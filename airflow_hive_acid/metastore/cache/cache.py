@@ -27,8 +27,8 @@ from airflow_hive_acid.metastore.cache.reads import read_loaded
 from airflow_hive_acid.metastore.cache.rules import Freshness, Verdict
 from airflow_hive_acid.metastore.cache.state import CacheState
 from airflow_hive_acid.metastore.cache.statistics import CacheStatistics
-from airflow_hive_acid.metastore.catalog.partitions import find_partitions, read_partitions
-from airflow_hive_acid.metastore.catalog.reader import (
+from airflow_hive_acid.metastore.catalog.rows.partitions import find_partitions, read_partitions
+from airflow_hive_acid.metastore.catalog.rows.reader import (
     no_such_table,
     read_database_names,
     read_table_names,
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.cache.state import Looking
     from airflow_hive_acid.metastore.cache.view import CachedView
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
-    from airflow_hive_acid.metastore.catalog.model import Database, Partition, PartitionSpec, Table
-    from airflow_hive_acid.metastore.catalog.partition_conditions import PartitionFilter
+    from airflow_hive_acid.metastore.catalog.values.model import Database, Partition, PartitionSpec, Table
+    from airflow_hive_acid.metastore.catalog.values.partition_conditions import PartitionFilter
     from airflow_hive_acid.metastore.verbs import Verbs
 
 T = TypeVar("T")

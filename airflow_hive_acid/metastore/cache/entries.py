@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore.cache.events import Touch
     from airflow_hive_acid.metastore.cache.partitions import PartitionSet
-    from airflow_hive_acid.metastore.catalog.model import Database, Partition, Table
+    from airflow_hive_acid.metastore.catalog.values.model import Database, Partition, Table
 
 _ENTRY_BYTES = 600
 _TEXT_BYTES = 57

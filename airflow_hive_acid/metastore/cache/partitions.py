@@ -11,7 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
-from airflow_hive_acid.metastore.catalog.partition_conditions import (
+from airflow_hive_acid.metastore.catalog.rows.partitions import filter_values
+from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
     MAX_VALUES,
     OPERATORS,
     And,
@@ -25,14 +26,13 @@ from airflow_hive_acid.metastore.catalog.partition_conditions import (
     is_text,
     value_text,
 )
-from airflow_hive_acid.metastore.catalog.partitions import filter_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from airflow_hive_acid.format.jobs import Column
-    from airflow_hive_acid.metastore.catalog.model import Partition, Table
-    from airflow_hive_acid.metastore.catalog.partition_conditions import PartitionFilter, Value
+    from airflow_hive_acid.metastore.catalog.values.model import Partition, Table
+    from airflow_hive_acid.metastore.catalog.values.partition_conditions import PartitionFilter, Value
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})

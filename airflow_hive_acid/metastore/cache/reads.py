@@ -16,8 +16,8 @@ from airflow_hive_acid.metastore.cache.events import OpenWrites, fold
 from airflow_hive_acid.metastore.cache.partitions import PartitionSet
 from airflow_hive_acid.metastore.cache.rules import Gap, WriteIds, find_gap
 from airflow_hive_acid.metastore.cache.state import Round
-from airflow_hive_acid.metastore.catalog.partitions import find_partitions, read_partitions
-from airflow_hive_acid.metastore.catalog.reader import read_tables
+from airflow_hive_acid.metastore.catalog.rows.partitions import find_partitions, read_partitions
+from airflow_hive_acid.metastore.catalog.rows.reader import read_tables
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.log import read_events, read_last_event_id

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog.model import Partition, PartitionSpec, Table
-    from airflow_hive_acid.metastore.catalog.partition_conditions import PartitionFilter
+    from airflow_hive_acid.metastore.catalog.values.model import Partition, PartitionSpec, Table
+    from airflow_hive_acid.metastore.catalog.values.partition_conditions import PartitionFilter
     from airflow_hive_acid.metastore.txns.snapshots import TableWriteIds
 
 

@@ -1,6 +1,7 @@
 """Databases, tables and partitions: one model, one reader, one writer, and the verbs on top of them.
 
-:mod:`.thrift` makes their text of the model, as dumps and messages hold it, and reads it back.
+:mod:`.values` is the model and its rules, :mod:`.rows` reads and writes it. :mod:`.thrift` makes their text of it, as
+dumps and messages hold it, and reads it back.
 """
 
 from __future__ import annotations
@@ -10,40 +11,17 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.catalog.alteration import without_column_statistics
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
-    from airflow_hive_acid.metastore.catalog.constraints import Constraint, ConstraintKind
-    from airflow_hive_acid.metastore.catalog.definitions import new_table
-    from airflow_hive_acid.metastore.catalog.drop import check_droppable, delete_storage, forget_object
-    from airflow_hive_acid.metastore.catalog.formats import KEYWORDS, StorageFormat, storage_format
-    from airflow_hive_acid.metastore.catalog.model import (
-        EXTERNAL_TABLE,
-        MANAGED_TABLE,
-        VIRTUAL_VIEW,
-        Database,
-        DroppedTable,
-        FieldSchema,
-        Partition,
-        PartitionSpec,
-        Storage,
-        Table,
-        TableDefinition,
-        WholePartition,
-        check_location,
+    from airflow_hive_acid.metastore.catalog.rows.drop import check_droppable, delete_storage, forget_object
+    from airflow_hive_acid.metastore.catalog.rows.objects import without_skew
+    from airflow_hive_acid.metastore.catalog.rows.partitions import delete_partitions, find_partitions, named_by
+    from airflow_hive_acid.metastore.catalog.rows.places import (
+        lock_places,
+        read_owned,
+        read_owner_of,
+        require_own_place,
     )
-    from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
-    from airflow_hive_acid.metastore.catalog.partition_conditions import (
-        And,
-        Between,
-        Compare,
-        Condition,
-        In,
-        IsNull,
-        Or,
-    )
-    from airflow_hive_acid.metastore.catalog.partitions import delete_partitions, find_partitions, named_by
-    from airflow_hive_acid.metastore.catalog.places import lock_places, read_owned, read_owner_of, require_own_place
-    from airflow_hive_acid.metastore.catalog.privileges import (
+    from airflow_hive_acid.metastore.catalog.rows.privileges import (
         Entries,
         Entry,
         Member,
@@ -59,7 +37,7 @@ if TYPE_CHECKING:
         remove_entry,
         securables,
     )
-    from airflow_hive_acid.metastore.catalog.reader import (
+    from airflow_hive_acid.metastore.catalog.rows.reader import (
         no_such_table,
         read_all_partitions,
         read_partitions_of,
@@ -68,95 +46,124 @@ if TYPE_CHECKING:
         require_database,
         sharing_columns,
     )
-    from airflow_hive_acid.metastore.catalog.statistics import ColumnStatistics, Counted, Look
+    from airflow_hive_acid.metastore.catalog.rows.statistics import ColumnStatistics, Counted, Look
     from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
     from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
     from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
-    from airflow_hive_acid.metastore.catalog.types import check_partition_value, normalise_type
-    from airflow_hive_acid.metastore.catalog.views import new_view, require_free, require_view
-    from airflow_hive_acid.metastore.catalog.writer import CatalogWriter, PartitionWrite, TableWrite, without_skew
+    from airflow_hive_acid.metastore.catalog.values.alteration import without_column_statistics
+    from airflow_hive_acid.metastore.catalog.values.constraints import Constraint, ConstraintKind
+    from airflow_hive_acid.metastore.catalog.values.definitions import new_table
+    from airflow_hive_acid.metastore.catalog.values.formats import KEYWORDS, StorageFormat, storage_format
+    from airflow_hive_acid.metastore.catalog.values.model import (
+        EXTERNAL_TABLE,
+        MANAGED_TABLE,
+        VIRTUAL_VIEW,
+        Database,
+        DroppedTable,
+        FieldSchema,
+        Partition,
+        PartitionSpec,
+        Storage,
+        Table,
+        TableDefinition,
+        WholePartition,
+        check_location,
+    )
+    from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
+    from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
+        And,
+        Between,
+        Compare,
+        Condition,
+        In,
+        IsNull,
+        Or,
+    )
+    from airflow_hive_acid.metastore.catalog.values.types import check_partition_value, normalise_type
+    from airflow_hive_acid.metastore.catalog.values.views import new_view, require_free, require_view
+    from airflow_hive_acid.metastore.catalog.writer import CatalogWriter, PartitionWrite, TableWrite
 else:
     __getattr__ = lazily(
         __name__,
         {
-            "And": "partition_conditions",
-            "Between": "partition_conditions",
+            "And": "values.partition_conditions",
+            "Between": "values.partition_conditions",
             "Catalog": "catalog",
             "CatalogWriter": "writer",
-            "ColumnStatistics": "statistics",
-            "Compare": "partition_conditions",
-            "Condition": "partition_conditions",
-            "Constraint": "constraints",
-            "ConstraintKind": "constraints",
-            "Counted": "statistics",
-            "Database": "model",
-            "DroppedTable": "model",
-            "EXTERNAL_TABLE": "model",
-            "Entries": "privileges",
-            "Entry": "privileges",
-            "FieldSchema": "model",
-            "In": "partition_conditions",
-            "IsNull": "partition_conditions",
-            "KEYWORDS": "formats",
-            "Look": "statistics",
-            "MANAGED_TABLE": "model",
-            "Member": "privileges",
-            "Or": "partition_conditions",
-            "Owner": "privileges",
-            "Partition": "model",
-            "PartitionAlteration": "partition_alteration",
-            "PartitionSpec": "model",
+            "ColumnStatistics": "rows.statistics",
+            "Compare": "values.partition_conditions",
+            "Condition": "values.partition_conditions",
+            "Constraint": "values.constraints",
+            "ConstraintKind": "values.constraints",
+            "Counted": "rows.statistics",
+            "Database": "values.model",
+            "DroppedTable": "values.model",
+            "EXTERNAL_TABLE": "values.model",
+            "Entries": "rows.privileges",
+            "Entry": "rows.privileges",
+            "FieldSchema": "values.model",
+            "In": "values.partition_conditions",
+            "IsNull": "values.partition_conditions",
+            "KEYWORDS": "values.formats",
+            "Look": "rows.statistics",
+            "MANAGED_TABLE": "values.model",
+            "Member": "rows.privileges",
+            "Or": "values.partition_conditions",
+            "Owner": "rows.privileges",
+            "Partition": "values.model",
+            "PartitionAlteration": "values.partition_alteration",
+            "PartitionSpec": "values.model",
             "PartitionWrite": "writer",
-            "Principal": "privileges",
-            "Privilege": "privileges",
-            "Privileges": "privileges",
-            "Role": "privileges",
-            "Securable": "privileges",
-            "Storage": "model",
-            "StorageFormat": "formats",
-            "Table": "model",
-            "TableDefinition": "model",
+            "Principal": "rows.privileges",
+            "Privilege": "rows.privileges",
+            "Privileges": "rows.privileges",
+            "Role": "rows.privileges",
+            "Securable": "rows.privileges",
+            "Storage": "values.model",
+            "StorageFormat": "values.formats",
+            "Table": "values.model",
+            "TableDefinition": "values.model",
             "TableWrite": "writer",
-            "VIRTUAL_VIEW": "model",
-            "Value": "privileges",
-            "WholePartition": "model",
+            "VIRTUAL_VIEW": "values.model",
+            "Value": "rows.privileges",
+            "WholePartition": "values.model",
             "Write": "thrift.write_events",
-            "check_droppable": "drop",
-            "check_location": "model",
-            "check_partition_value": "types",
-            "delete_partitions": "partitions",
-            "delete_storage": "drop",
-            "find_partitions": "partitions",
-            "forget_object": "drop",
-            "lock_places": "places",
-            "named_by": "partitions",
-            "new_table": "definitions",
-            "new_view": "views",
-            "no_such_table": "reader",
-            "normalise_type": "types",
+            "check_droppable": "rows.drop",
+            "check_location": "values.model",
+            "check_partition_value": "values.types",
+            "delete_partitions": "rows.partitions",
+            "delete_storage": "rows.drop",
+            "find_partitions": "rows.partitions",
+            "forget_object": "rows.drop",
+            "lock_places": "rows.places",
+            "named_by": "rows.partitions",
+            "new_table": "values.definitions",
+            "new_view": "values.views",
+            "no_such_table": "rows.reader",
+            "normalise_type": "values.types",
             "parse_database": "thrift.parser",
             "parse_partition": "thrift.parser",
             "parse_table": "thrift.parser",
             "partition_text": "thrift.text",
-            "put_entry": "privileges",
-            "read_all_partitions": "reader",
-            "read_owned": "places",
-            "read_owner_of": "places",
-            "read_partitions_of": "reader",
-            "read_privileges": "privileges",
-            "read_tables": "reader",
-            "read_whole_partitions": "reader",
-            "remove_entry": "privileges",
-            "require_database": "reader",
-            "require_free": "views",
-            "require_own_place": "places",
-            "require_view": "views",
-            "securables": "privileges",
-            "sharing_columns": "reader",
-            "storage_format": "formats",
+            "put_entry": "rows.privileges",
+            "read_all_partitions": "rows.reader",
+            "read_owned": "rows.places",
+            "read_owner_of": "rows.places",
+            "read_partitions_of": "rows.reader",
+            "read_privileges": "rows.privileges",
+            "read_tables": "rows.reader",
+            "read_whole_partitions": "rows.reader",
+            "remove_entry": "rows.privileges",
+            "require_database": "rows.reader",
+            "require_free": "values.views",
+            "require_own_place": "rows.places",
+            "require_view": "values.views",
+            "securables": "rows.privileges",
+            "sharing_columns": "rows.reader",
+            "storage_format": "values.formats",
             "table_text": "thrift.text",
-            "without_column_statistics": "alteration",
-            "without_skew": "writer",
+            "without_column_statistics": "values.alteration",
+            "without_skew": "rows.objects",
         },
     )
 

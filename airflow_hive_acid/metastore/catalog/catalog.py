@@ -13,9 +13,8 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.catalog.constraint_rows import insert_constraints
-from airflow_hive_acid.metastore.catalog.definitions import check_definition, new_table, table_type
-from airflow_hive_acid.metastore.catalog.drop import (
+from airflow_hive_acid.metastore.catalog.rows.constraints import insert_constraints
+from airflow_hive_acid.metastore.catalog.rows.drop import (
     check_droppable,
     delete_database,
     delete_storage,
@@ -24,27 +23,17 @@ from airflow_hive_acid.metastore.catalog.drop import (
     locate,
     lock_and_locate,
 )
-from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.model import (
-    MANAGED_TABLE,
-    Database,
-    DroppedTable,
-    Partition,
-    PartitionSpec,
-    Table,
-    TableDefinition,
-    WholePartition,
-    check_location,
-)
-from airflow_hive_acid.metastore.catalog.partitions import (
+from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
+from airflow_hive_acid.metastore.catalog.rows.objects import insert_database, insert_tables
+from airflow_hive_acid.metastore.catalog.rows.partitions import (
     add_partitions,
     delete_partitions,
     find_partitions,
     read_partition_properties,
     read_partitions,
 )
-from airflow_hive_acid.metastore.catalog.places import lock_places, require_no_table, require_own_place
-from airflow_hive_acid.metastore.catalog.reader import (
+from airflow_hive_acid.metastore.catalog.rows.places import lock_places, require_no_table, require_own_place
+from airflow_hive_acid.metastore.catalog.rows.reader import (
     managed_default,
     no_such_table,
     read_database,
@@ -56,7 +45,18 @@ from airflow_hive_acid.metastore.catalog.reader import (
     read_whole_partitions,
     require_database,
 )
-from airflow_hive_acid.metastore.catalog.writer import insert_database, insert_tables
+from airflow_hive_acid.metastore.catalog.values.definitions import check_definition, new_table, table_type
+from airflow_hive_acid.metastore.catalog.values.model import (
+    MANAGED_TABLE,
+    Database,
+    DroppedTable,
+    Partition,
+    PartitionSpec,
+    Table,
+    TableDefinition,
+    WholePartition,
+    check_location,
+)
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.names.objects import TableName, database_name, table_name
 from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS, PARTITIONS
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
-    from airflow_hive_acid.metastore.catalog.partition_conditions import PartitionFilter
+    from airflow_hive_acid.metastore.catalog.values.partition_conditions import PartitionFilter
 
 
 class Catalog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from airflow_hive_acid.metastore.catalog.ids import IdKind, IdPool
+from airflow_hive_acid.metastore.catalog.rows.ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.txns.jobs import require_fenced
 

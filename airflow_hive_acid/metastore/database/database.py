@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError, NoSuchTxnError
 from airflow_hive_acid.metastore.database.backend import COMMIT_SENT
-from airflow_hive_acid.metastore.database.backends import backend_for
+from airflow_hive_acid.metastore.database.backends.choice import backend_for
 from airflow_hive_acid.metastore.database.failures import Failure, FailureRules, explain, is_unsendable
 from airflow_hive_acid.metastore.database.layouts import fit
 from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url

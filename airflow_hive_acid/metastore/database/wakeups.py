@@ -21,7 +21,7 @@ from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import ClauseElement
 
 from airflow_hive_acid.metastore.database.backend import Step, backend_of
-from airflow_hive_acid.metastore.database.postgresql import LISTEN, NOT_DURABLE, UNLISTEN
+from airflow_hive_acid.metastore.database.backends.postgresql import LISTEN, NOT_DURABLE, UNLISTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

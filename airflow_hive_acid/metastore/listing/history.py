@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LO
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.database.database import Database
     from airflow_hive_acid.metastore.listing.commit_events import TableCommit
     from airflow_hive_acid.metastore.names.objects import TableName

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.catalog.values.model import Partition, Table
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.txns.jobs import Job
     from airflow_hive_acid.metastore.verbs import Verbs

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.compaction.model import Compaction
     from airflow_hive_acid.metastore.verbs import Verbs
 

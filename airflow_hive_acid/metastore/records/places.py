@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from airflow_hive_acid.metastore.catalog.model import check_location
-from airflow_hive_acid.metastore.catalog.reader import read_database, read_warehouse
+from airflow_hive_acid.metastore.catalog.rows.reader import read_database, read_warehouse
+from airflow_hive_acid.metastore.catalog.values.model import check_location
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.hive_catalog import SDS, TBLS
 from airflow_hive_acid.metastore.schema.places import HIVE_ACID_PLACE
@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.schema.places import HIVE_ACID_PLACE
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.database.database import Database
 
 _P = HIVE_ACID_PLACE.c

@@ -20,9 +20,9 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import ReplicaDivergedError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
-from airflow_hive_acid.metastore.catalog.partitions import add_partitions, delete_partitions, find_partitions
-from airflow_hive_acid.metastore.catalog.reader import read_tables_by_id
+from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.rows.partitions import add_partitions, delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog.rows.reader import read_tables_by_id
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
 from airflow_hive_acid.metastore.compaction.model import Resource
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.verbs import Verbs
 
 STATE_ID = "repl.last.id"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.catalog.catalog import Catalog
 from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
-from airflow_hive_acid.metastore.catalog.places import SHARED, Places
+from airflow_hive_acid.metastore.catalog.rows.places import SHARED, Places
 from airflow_hive_acid.metastore.leases.holders import fence
 from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 from airflow_hive_acid.metastore.statements.partitions import PartitionStatements

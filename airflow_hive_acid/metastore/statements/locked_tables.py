@@ -6,9 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.catalog import alteration_rows as rows
-from airflow_hive_acid.metastore.catalog.places import read_sharer_of_partition
-from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id
+from airflow_hive_acid.metastore.catalog.rows import alteration as rows
+from airflow_hive_acid.metastore.catalog.rows.places import read_sharer_of_partition
+from airflow_hive_acid.metastore.catalog.rows.reader import read_partitions_by_id
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
-    from airflow_hive_acid.metastore.catalog.model import Partition, Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.values.model import Partition, Table, WholePartition
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.protocol.ddl import DdlFiles, DdlTransaction
     from airflow_hive_acid.metastore.verbs import Verbs

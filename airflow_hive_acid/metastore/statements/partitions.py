@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.format.paths import join
-from airflow_hive_acid.metastore.catalog import alteration
-from airflow_hive_acid.metastore.catalog import alteration_rows as rows
-from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
-from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.partition_alteration import (
+from airflow_hive_acid.metastore.catalog.rows import alteration as rows
+from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
+from airflow_hive_acid.metastore.catalog.rows.partitions import add_partitions, delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog.rows.places import lock_places
+from airflow_hive_acid.metastore.catalog.rows.rename import rename_partition_rows
+from airflow_hive_acid.metastore.catalog.values import alteration
+from airflow_hive_acid.metastore.catalog.values.partition_alteration import (
     PartitionChange,
     change_partition,
     place_of_partition,
 )
-from airflow_hive_acid.metastore.catalog.partitions import add_partitions, delete_partitions, find_partitions
-from airflow_hive_acid.metastore.catalog.places import lock_places
-from airflow_hive_acid.metastore.catalog.rename import rename_partition_rows
 from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Partition, PartitionSpec, Table, WholePartition
-    from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
-    from airflow_hive_acid.metastore.catalog.places import Places
+    from airflow_hive_acid.metastore.catalog.rows.places import Places
+    from airflow_hive_acid.metastore.catalog.values.model import Partition, PartitionSpec, Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
     from airflow_hive_acid.metastore.protocol.ddl import DdlFiles
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from airflow_hive_acid.format.row_counts import is_of
-from airflow_hive_acid.metastore.catalog import alteration_rows as rows
-from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.partitions import find_partitions
-from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id
-from airflow_hive_acid.metastore.catalog.statistics import Look, write_column_statistics
+from airflow_hive_acid.metastore.catalog.rows import alteration as rows
+from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
+from airflow_hive_acid.metastore.catalog.rows.partitions import find_partitions
+from airflow_hive_acid.metastore.catalog.rows.reader import read_partitions_by_id
+from airflow_hive_acid.metastore.catalog.rows.statistics import Look, write_column_statistics
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, table_lock
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog.model import Table
-    from airflow_hive_acid.metastore.catalog.statistics import Counted
+    from airflow_hive_acid.metastore.catalog.rows.statistics import Counted
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 

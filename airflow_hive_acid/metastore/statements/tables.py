@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.paths import is_inside, join
-from airflow_hive_acid.metastore.catalog import alteration
-from airflow_hive_acid.metastore.catalog import alteration_rows as rows
-from airflow_hive_acid.metastore.catalog import constraint_rows as constraints
-from airflow_hive_acid.metastore.catalog.constraints import check_constraints
-from airflow_hive_acid.metastore.catalog.definitions import check_property
-from airflow_hive_acid.metastore.catalog.formats import FORMATS, format_name
-from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, check_location
-from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionChange
-from airflow_hive_acid.metastore.catalog.places import lock_places, require_no_table, require_own_place
-from airflow_hive_acid.metastore.catalog.reader import read_table_names, read_tables, require_database
-from airflow_hive_acid.metastore.catalog.rename import rename_table_rows
+from airflow_hive_acid.metastore.catalog.rows import alteration as rows
+from airflow_hive_acid.metastore.catalog.rows import constraints as constraints
+from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
+from airflow_hive_acid.metastore.catalog.rows.places import lock_places, require_no_table, require_own_place
+from airflow_hive_acid.metastore.catalog.rows.reader import read_table_names, read_tables, require_database
+from airflow_hive_acid.metastore.catalog.rows.rename import rename_table_rows
+from airflow_hive_acid.metastore.catalog.values import alteration
+from airflow_hive_acid.metastore.catalog.values.constraints import check_constraints
+from airflow_hive_acid.metastore.catalog.values.definitions import check_property
+from airflow_hive_acid.metastore.catalog.values.formats import FORMATS, format_name
+from airflow_hive_acid.metastore.catalog.values.model import MANAGED_TABLE, check_location
+from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionChange
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.names.objects import TableName, database_name, shorten, table_name
 from airflow_hive_acid.metastore.protocol.ddl import database_lock, ddl_transaction, table_lock
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.jobs import Column
-    from airflow_hive_acid.metastore.catalog.constraints import Constraint
-    from airflow_hive_acid.metastore.catalog.model import Database, PartitionSpec, Storage, Table
+    from airflow_hive_acid.metastore.catalog.values.constraints import Constraint
+    from airflow_hive_acid.metastore.catalog.values.model import Database, PartitionSpec, Storage, Table
     from airflow_hive_acid.metastore.protocol.ddl import DdlFiles
 
 _NONE: Mapping[str, str] = {}

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.reader import read_tables, require_database
-from airflow_hive_acid.metastore.catalog.views import check_property, require_free, require_view, with_query_of
-from airflow_hive_acid.metastore.catalog.writer import insert_tables
+from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
+from airflow_hive_acid.metastore.catalog.rows.objects import insert_tables
+from airflow_hive_acid.metastore.catalog.rows.reader import read_tables, require_database
+from airflow_hive_acid.metastore.catalog.values.views import check_property, require_free, require_view, with_query_of
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.names.objects import TableName, table_name
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 
 _NOTHING: Mapping[str, str] = {}

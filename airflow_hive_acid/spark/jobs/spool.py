@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
-from airflow_hive_acid.format.job_documents import spec_from_json, to_json
 from airflow_hive_acid.format.jobs import JobError, JobResult
+from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.jobs.run import execute
 

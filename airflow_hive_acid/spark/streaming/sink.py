@@ -19,8 +19,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_acid.errors import BadRecordError, ConfigurationError, HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.format.job_documents import spec_from_json, to_json
 from airflow_hive_acid.format.jobs import Insert, JobError, JobResult, JobSpec, Merge
+from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.format.streams import CHOICES, SPOOL, StreamOptions, check_sink, open_question
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import explain

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.setup.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
@@ -145,7 +145,7 @@ def test_the_reaper_waits_before_its_first_look_and_once_does_not(call, monkeypa
             if len(waits) == 2:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr("airflow_hive_acid.cli.commands.maintenance.threading.Event", Waiting)
+    monkeypatch.setattr("airflow_hive_acid.cli.commands.upkeep.maintenance.threading.Event", Waiting)
     settings = ("--set", "hive.timedout.txn.reaper.start=7s", "--set", "hive.timedout.txn.reaper.interval=9s")
     done = call(*settings, "maintenance", "reaper")
     assert waits == [7, 9]

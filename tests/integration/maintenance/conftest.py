@@ -19,7 +19,7 @@ from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_n
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance import run_worker
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.history import low_boundary
 from airflow_hive_acid.settings import Settings, Source

@@ -10,12 +10,12 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.database.codes import TxnType
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.protocol.transaction import Transaction
     from airflow_hive_acid.replication.site import Site
 

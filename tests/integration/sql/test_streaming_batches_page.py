@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer.testing
 
-from airflow_hive_acid.cli.commands.ingest import ingest
+from airflow_hive_acid.cli.commands.statements.ingest import ingest
 from airflow_hive_acid.errors import BadRecordError
 from airflow_hive_acid.maintenance import run_cleaner
 

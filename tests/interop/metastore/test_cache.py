@@ -17,7 +17,7 @@ from airflow_hive_acid.settings import Settings, Source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from tests.interop.hive import Hive
 
 pytestmark = pytest.mark.interop

@@ -12,7 +12,7 @@ from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.catalog import Catalog
 from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.database import Database
 from airflow_hive_acid.metastore.schema.types import METADATA
 from tests.interop.hive import RowId

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id, read_tables_by_id, require_database
+from airflow_hive_acid.metastore.catalog.rows.reader import read_partitions_by_id, read_tables_by_id, require_database
 from airflow_hive_acid.metastore.catalog.thrift import messages
 from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.events import EventType

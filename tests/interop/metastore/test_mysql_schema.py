@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.setup.schema import EXTENSION_TABLES, EXTENSION_VERSION, METADATA

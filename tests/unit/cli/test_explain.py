@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_hive_acid.cli.commands.explain import explained
+from airflow_hive_acid.cli.commands.statements.explain import explained
 from airflow_hive_acid.errors import InvalidArgumentsError, SqlSyntaxError
 
 VIEW = "CREATE TEMPORARY VIEW v (id INT) USING csv OPTIONS (path '/a')"

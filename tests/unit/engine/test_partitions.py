@@ -9,8 +9,8 @@ import sqlglot
 
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions, condition_of
 from airflow_hive_acid.format.jobs import Column, PartitionRef
-from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition, Table
-from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, In, Or
+from airflow_hive_acid.metastore.catalog.values.model import MANAGED_TABLE, Partition, Table
+from airflow_hive_acid.metastore.catalog.values.partition_conditions import And, Compare, In, Or
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, partition_filter
 from tests.tables import flat_table
 

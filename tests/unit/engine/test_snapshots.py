@@ -3,8 +3,8 @@
 from airflow_hive_acid.engine.tables.snapshots import partition_refs, table_snapshot
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.metastore.catalog.formats import ORC
-from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition
+from airflow_hive_acid.metastore.catalog.values.formats import ORC
+from airflow_hive_acid.metastore.catalog.values.model import MANAGED_TABLE, Partition
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL
 from tests.tables import flat_table
 

@@ -16,7 +16,7 @@ from tests.tables import flat_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
 
 SPARK = [f"part-{i:05d}-0b1c2d3e-aaaa-bbbb-cccc-121314151617-c000.zstd.orc" for i in range(3)]
 

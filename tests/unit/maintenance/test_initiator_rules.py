@@ -36,7 +36,7 @@ from airflow_hive_acid.settings import Settings
 from tests.tables import flat_table
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
 
 DEFAULTS = InitiatorThresholds.of(Settings())
 CANDIDATE = Candidate(Resource("default", "t"))

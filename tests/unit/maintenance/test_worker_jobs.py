@@ -14,7 +14,7 @@ from airflow_hive_acid.settings import Settings, Source
 from tests.tables import flat_table
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
 
 
 def table(owner: str | None = "ann", **properties: str) -> Table:

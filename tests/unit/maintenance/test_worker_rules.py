@@ -21,7 +21,7 @@ from airflow_hive_acid.maintenance.worker.rules import (
     result_names,
     same_definition,
 )
-from airflow_hive_acid.metastore.catalog.model import Partition, Table
+from airflow_hive_acid.metastore.catalog.values.model import Partition, Table
 from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
 from tests.tables import flat_table
 

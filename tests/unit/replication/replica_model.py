@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.catalog.model import Storage, Table
+from airflow_hive_acid.metastore.catalog.values.model import Storage, Table
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication.dumps.state_ids import ObjectState, may_drop, may_import

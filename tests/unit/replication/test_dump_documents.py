@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_acid.errors import CorruptDumpError
-from airflow_hive_acid.metastore.catalog.model import Storage, Table
+from airflow_hive_acid.metastore.catalog.values.model import Storage, Table
 from airflow_hive_acid.replication.dumps import dump
 
 TABLE = Table(

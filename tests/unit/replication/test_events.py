@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError, ReplicationGapError
-from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.catalog.thrift import messages
+from airflow_hive_acid.metastore.catalog.values.model import Database, FieldSchema, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications import events as written
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent

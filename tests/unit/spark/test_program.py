@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
-from airflow_hive_acid.format.job_documents import spec_from_json, to_json
 from airflow_hive_acid.format.jobs import Export, JobSpec, Program, TableSnapshot, View
+from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.spark.jobs import program
 from airflow_hive_acid.spark.jobs.program import Job, call
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_acid.format.job_documents import result_from_json, to_json
 from airflow_hive_acid.format.jobs import JobError
+from airflow_hive_acid.format.jobs.documents import result_from_json, to_json
 from airflow_hive_acid.spark.jobs.spool import unreadable
 
 

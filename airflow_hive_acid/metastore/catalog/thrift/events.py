@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_hive_acid.metastore.catalog.partitions import find_partitions
-from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id, read_tables, read_tables_by_id
+from airflow_hive_acid.metastore.catalog.rows.partitions import find_partitions
+from airflow_hive_acid.metastore.catalog.rows.reader import read_partitions_by_id, read_tables, read_tables_by_id
 from airflow_hive_acid.metastore.catalog.thrift import messages
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import TableName
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Database, Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.values.model import Database, Table, WholePartition
     from airflow_hive_acid.metastore.notifications.events import Event
     from airflow_hive_acid.metastore.notifications.log import Notifications
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.metastore.catalog.model import EXTERNAL_TABLE
 from airflow_hive_acid.metastore.catalog.thrift.text import database_text, partition_text, table_text
+from airflow_hive_acid.metastore.catalog.values.model import EXTERNAL_TABLE
 from airflow_hive_acid.metastore.notifications.events import Event, EventType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from airflow_hive_acid.metastore.catalog.model import Database, Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.values.model import Database, Table, WholePartition
 
 NO_WRITE_ID = -1
 

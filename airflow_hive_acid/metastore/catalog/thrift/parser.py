@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
+from airflow_hive_acid.metastore.catalog.values.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -26,8 +26,8 @@ from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Storage, Table, WholePartition
     from airflow_hive_acid.metastore.catalog.thrift.json import Fields
+    from airflow_hive_acid.metastore.catalog.values.model import Database, FieldSchema, Storage, Table, WholePartition
 
 _PRINCIPALS = {"USER": 1, "ROLE": 2, "GROUP": 3}
 _DATABASE_TYPES = {"NATIVE": 1, "REMOTE": 2}

@@ -15,7 +15,7 @@ from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.table_kinds import is_transactional
-from airflow_hive_acid.metastore.catalog.reader import no_such_table, read_tables, read_whole_partitions
+from airflow_hive_acid.metastore.catalog.rows.reader import no_such_table, read_tables, read_whole_partitions
 from airflow_hive_acid.metastore.catalog.thrift import messages
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.names.objects import table_name
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.values.model import Table, WholePartition
     from airflow_hive_acid.metastore.database.database import Database
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.notifications.log import Notifications

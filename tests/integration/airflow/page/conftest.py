@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import Column, TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import Column, TableDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
 
 ACID, INSERT_ONLY, PLAIN = (
     "STORED AS ORC TBLPROPERTIES ('transactional'='true')",

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
-from airflow_hive_acid.metastore.catalog.model import VIRTUAL_VIEW
+from airflow_hive_acid.metastore.catalog.values.model import VIRTUAL_VIEW
 from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
 from airflow_hive_acid.sql.parsing.lookups import REFUSED
 

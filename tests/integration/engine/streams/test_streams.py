@@ -22,7 +22,7 @@ from airflow_hive_acid.errors import (
     StreamSchemaError,
     WriteConflictError,
 )
-from airflow_hive_acid.format.job_documents import spec_from_json, to_json
+from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.format.streams import StreamOptions, open_question
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.settings import Settings, Source

@@ -67,7 +67,7 @@ def test_an_orphaned_job_is_fenced_before_its_txn_is_forgotten(
 @pytest.fixture
 def stored(client: MetastoreClient, make_table: Callable[..., Any]) -> Any:
     """A table on an object store, where a file does not fence."""
-    from airflow_hive_acid.metastore.catalog.model import TableDefinition
+    from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 
     place = f"memory://bucket-{uuid.uuid4().hex}/w"
     columns = client.catalog.get_table(make_table().name).columns

@@ -18,7 +18,7 @@ import pytest
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from tests.integration.maintenance.cycles.steps import pass_time
 from tests.integration.maintenance.row_tables import Row, RowTable, compact_rows

@@ -17,7 +17,7 @@ from airflow_hive_acid.maintenance.cleaner.trash import purge_trash, restore_int
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.trash_records import Trashed
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.replication.acid.tables import create_like, fence_syncs, staging_of_syncs

@@ -11,7 +11,7 @@ import pytest
 import typer
 import typer.testing
 
-from airflow_hive_acid.cli.commands.ingest import ingest
+from airflow_hive_acid.cli.commands.statements.ingest import ingest
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import InvalidArgumentsError
 from tests.integration.maintenance.batch_model import ModelSpark, read

@@ -16,7 +16,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionState
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation

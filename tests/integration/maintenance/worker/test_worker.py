@@ -13,7 +13,7 @@ from airflow_hive_acid.errors import CommitStateUnknownError, MetastoreUnavailab
 from airflow_hive_acid.format.jobs import Bucketing, Column, Compact, JobError, JobResult
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.protocol.transaction import Transaction
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE

@@ -8,13 +8,13 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.cache.cache import CachedCatalog
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.catalog.values.model import Partition, Table
 
 T, X = "db.t", "db.x"
 

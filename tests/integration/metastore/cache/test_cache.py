@@ -12,9 +12,9 @@ from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.cache.cache import CachedCatalog
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.partition_conditions import Compare
-from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.partition_conditions import Compare
+from airflow_hive_acid.metastore.database.backends import pipeline
 from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
@@ -97,7 +97,7 @@ def test_every_ddl_on_a_transactional_table_advances_its_write_id_and_its_commit
         def name_originals(self, table: Any, places: Any) -> None: ...
         def hide(self, *_: Any) -> None: ...
 
-    from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
+    from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
 
     changes = [
         lambda: catalog.alter_properties(T, {"a": "1"}),

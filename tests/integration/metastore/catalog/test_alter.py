@@ -16,7 +16,7 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.setup.schema import METADATA
 

@@ -14,8 +14,8 @@ from airflow_hive_acid.errors import (
     UnsafePathError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration as Alter
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration as Alter
 from airflow_hive_acid.metastore.database.codes import LockType
 
 if TYPE_CHECKING:

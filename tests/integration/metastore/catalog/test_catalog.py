@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, UnsafePathError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_catalog import KEY_CONSTRAINTS, SDS, TBLS
 from airflow_hive_acid.metastore.setup.schema import MV_CREATION_METADATA, MV_TABLES_USED

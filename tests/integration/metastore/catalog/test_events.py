@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, WriteConflictError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id, read_tables_by_id
+from airflow_hive_acid.metastore.catalog.rows.reader import read_partitions_by_id, read_tables_by_id
 from airflow_hive_acid.metastore.catalog.thrift.messages import alter_partitions
 from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
 from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.settings import Settings, Source
 

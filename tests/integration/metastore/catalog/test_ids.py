@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.metastore.catalog.ids import BLOCK, IdKind
+from airflow_hive_acid.metastore.catalog.rows.ids import BLOCK, IdKind
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.reader import read_whole_partitions
+from airflow_hive_acid.metastore.catalog.rows.reader import read_whole_partitions
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.measures import Measure, read_newest
 from airflow_hive_acid.metastore.compaction.model import Resource
 

@@ -13,8 +13,8 @@ from sqlalchemy import select, update
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.places import share_files
+from airflow_hive_acid.metastore.catalog.rows.places import share_files
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.hive_catalog import SDS, TBLS
 from airflow_hive_acid.settings import Settings, Source
 

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.database import pipeline
 from airflow_hive_acid.metastore.database.backend import (
     COMMIT_SENT,
     Step,
@@ -20,11 +19,12 @@ from airflow_hive_acid.metastore.database.backend import (
     finish_batch,
     together,
 )
+from airflow_hive_acid.metastore.database.backends import pipeline
+from airflow_hive_acid.metastore.database.backends.pipeline import server_statement
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.database.database import Database, Repeat
 from airflow_hive_acid.metastore.database.expressions import halt_if
-from airflow_hive_acid.metastore.database.pipeline import server_statement
 from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.locks.interface import LockRequest
 from airflow_hive_acid.metastore.setup import schema

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import LeaseEndedError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.settings import Settings, Source

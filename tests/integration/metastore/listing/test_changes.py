@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ChangesNoLongerAvailableError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
 from airflow_hive_acid.metastore.listing.changes import require_partitions_kept
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG

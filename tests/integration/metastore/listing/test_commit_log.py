@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.listing import commit_log
 from airflow_hive_acid.metastore.listing.commit_events import Volume

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.catalog.model import Column, TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import Column, TableDefinition
 from airflow_hive_acid.metastore.compaction.measures import Measure
 from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType, Resource
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnState

@@ -14,7 +14,7 @@ from airflow_hive_acid.errors import ReplicaDivergedError, ReplicationBusyError,
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.replica.acid import Advance, IdState, TableAdvance, Written, advance, rows_for
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.compaction.model import Compaction
 
 pytestmark = pytest.mark.hive4("no replica on a Hive 3")

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import ActionRefusedError, HiveAcidError, ReplicationBusyError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
 from airflow_hive_acid.replication.cycles.cycle import fail_over_policy, parts_of, replicate

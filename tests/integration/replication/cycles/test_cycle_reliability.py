@@ -15,7 +15,7 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockState, LockType
 from airflow_hive_acid.replication.cycles.cycle import parts_of
 from airflow_hive_acid.replication.cycles.runner import run_cycle

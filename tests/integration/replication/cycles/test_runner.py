@@ -20,7 +20,7 @@ from airflow_hive_acid.errors import (
     ReplicationGapError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.replication.cycles.runner import Applied, Parts, destination_clock, has_news, run_cycle

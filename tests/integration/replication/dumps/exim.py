@@ -8,8 +8,8 @@ from sqlalchemy import delete, select, update
 
 from airflow_hive_acid.filesystem.uris import local_path
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.reader import read_partitions_of, read_tables
+from airflow_hive_acid.metastore.catalog.rows.reader import read_partitions_of, read_tables
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXNS
 from airflow_hive_acid.replication.dumps.dump import Scope
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from airflow_hive_acid.metastore.catalog.model import Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.values.model import Table, WholePartition
     from airflow_hive_acid.replication.site import Site
 
 COLUMNS = (Column("a", "int"), Column("b", "string"))

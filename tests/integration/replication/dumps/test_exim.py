@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import (
     UnsafePathError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.dumps.drops import drop_partitions, drop_table
 from airflow_hive_acid.replication.dumps.dump import (

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import ReplicationGapError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.events.collapse import collapse
 from airflow_hive_acid.replication.events.decoder import decode_event

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.privileges import (
+from airflow_hive_acid.metastore.catalog.rows.privileges import (
     Entries,
     Entry,
     Member,
@@ -22,6 +21,7 @@ from airflow_hive_acid.metastore.catalog.privileges import (
     read_privileges,
     remove_entry,
 )
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.replication.policies.privileges import PrivilegeMode, PrivilegeReport, sync_privileges
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.replication.cycles.cycle import replicate
 from airflow_hive_acid.replication.policies.policy import policy
 from airflow_hive_acid.replication.policies.state import PolicyRecord

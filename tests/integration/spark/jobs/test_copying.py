@@ -6,8 +6,8 @@ import pytest
 
 from airflow_hive_acid.errors import CopyFailedError, CorruptDumpError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.format.job_documents import result_from_json, spec_from_json, to_json
 from airflow_hive_acid.format.jobs import CopiedFile, Copy, JobSpec
+from airflow_hive_acid.format.jobs.documents import result_from_json, spec_from_json, to_json
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.site import Site

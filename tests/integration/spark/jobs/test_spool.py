@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
-from airflow_hive_acid.format.job_documents import result_from_json
-from airflow_hive_acid.format.job_documents import to_json as document
 from airflow_hive_acid.format.jobs import Column, Insert, JobSpec, PartitionRef, Select, TableSnapshot, View
+from airflow_hive_acid.format.jobs.documents import result_from_json
+from airflow_hive_acid.format.jobs.documents import to_json as document
 from airflow_hive_acid.spark import session
 from airflow_hive_acid.spark.jobs.spool import Spool
 

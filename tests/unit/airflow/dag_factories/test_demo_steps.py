@@ -11,7 +11,7 @@ from airflow_hive_acid.dag_factories.demo import data, steps
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 
 CONN = "hive_acid_default"
 

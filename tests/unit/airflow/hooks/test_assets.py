@@ -13,7 +13,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks import assets
 from airflow_hive_acid.hooks.assets import check_uri, commits, table_asset, tell_commits
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.triggers.commits import HiveAcidCommitTrigger, watched_table
 

@@ -20,7 +20,7 @@ from airflow_hive_acid.errors import JobFailedError, LocksDeniedForNowError, Loc
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks import tasks
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.operators.changes import HiveAcidDeleteOperator
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator

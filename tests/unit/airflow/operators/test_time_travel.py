@@ -16,7 +16,7 @@ from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.errors import ChangesNotCompleteError, InvalidArgumentsError, NoSuchPinError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.operators.time_travel import (
     HiveAcidChangesOperator,
     HiveAcidPinOperator,

@@ -17,7 +17,7 @@ from airflow_hive_acid.hooks.configuration import worker_pools
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.tasks import worker_id
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType, Resource
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.worker import (

@@ -18,7 +18,7 @@ from airflow_hive_acid.airflow_versions import (
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.cleaner.readiness import is_something_to_clean, plan, workers_wanted
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.runs import Waiting
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.sensors.compactions import HiveAcidCompactionSensor

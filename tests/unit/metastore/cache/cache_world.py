@@ -15,7 +15,7 @@ from airflow_hive_acid.metastore.cache.events import OpenWrites, fold
 from airflow_hive_acid.metastore.cache.partitions import PartitionSet
 from airflow_hive_acid.metastore.cache.rules import WriteIds, find_gap
 from airflow_hive_acid.metastore.cache.state import CacheState, Round
-from airflow_hive_acid.metastore.catalog.model import Partition, Table
+from airflow_hive_acid.metastore.catalog.values.model import Partition, Table
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from tests.tables import flat_table

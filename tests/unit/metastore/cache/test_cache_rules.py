@@ -26,8 +26,8 @@ from airflow_hive_acid.metastore.cache.rules import (
     find_gap,
     pending_of,
 )
-from airflow_hive_acid.metastore.catalog.model import Partition
-from airflow_hive_acid.metastore.catalog.partition_conditions import And, Between, Compare, In, IsNull, Or
+from airflow_hive_acid.metastore.catalog.values.model import Partition
+from airflow_hive_acid.metastore.catalog.values.partition_conditions import And, Between, Compare, In, IsNull, Or
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.events import GZIP_FORMAT, PLAIN_FORMAT, encode
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.catalog.thrift import messages
 from airflow_hive_acid.metastore.catalog.thrift.text import database_text, partition_text, table_text
+from airflow_hive_acid.metastore.catalog.values.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.notifications.events import (
     CATALOG,
     Event,

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.definitions import check_definition
-from airflow_hive_acid.metastore.catalog.model import (
+from airflow_hive_acid.metastore.catalog.values.definitions import check_definition
+from airflow_hive_acid.metastore.catalog.values.model import (
     FieldSchema,
     Storage,
     StorageIds,
@@ -17,7 +17,7 @@ from airflow_hive_acid.metastore.catalog.model import (
     TableDefinition,
     check_location,
 )
-from airflow_hive_acid.metastore.catalog.types import normalise_type
+from airflow_hive_acid.metastore.catalog.values.types import normalise_type
 from tests.tables import flat_table
 
 ID = (Column("id", "int"),)

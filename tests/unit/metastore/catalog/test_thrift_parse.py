@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
 from airflow_hive_acid.metastore.catalog.thrift.text import database_text, partition_text, table_text
+from airflow_hive_acid.metastore.catalog.values.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 
 STORAGE = Storage(
     columns=(FieldSchema("a", "int", "the \"a\", ä"), FieldSchema("b", "struct<x:int,y:string>")),

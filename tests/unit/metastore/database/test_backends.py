@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from airflow_hive_acid.metastore.database import clock, expressions
-from airflow_hive_acid.metastore.database.backends import backend_for
+from airflow_hive_acid.metastore.database.backends.choice import backend_for
 from airflow_hive_acid.metastore.database.urls import normalize_url
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_nobody_outside_the_room_asks_which_database_it_is() -> None:
         "kind = database.backend.name",
         "from sqlalchemy.dialects import postgresql",
         "from sqlalchemy.ext.compiler import compiles",
-        "from airflow_hive_acid.metastore.database.postgresql import LISTEN",
+        "from airflow_hive_acid.metastore.database.backends.postgresql import LISTEN",
         "import sqlalchemy.dialects.mysql",
         "import psycopg",
     ],
