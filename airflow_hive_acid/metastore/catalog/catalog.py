@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
+from airflow_hive_acid.metastore.catalog.partitions import CatalogPartitions
 from airflow_hive_acid.metastore.catalog.rows.constraints import insert_constraints
 from airflow_hive_acid.metastore.catalog.rows.drop import (
     check_droppable,
     delete_database,
-    delete_storage,
     delete_table,
     forget_object,
     locate,
@@ -25,49 +25,37 @@ from airflow_hive_acid.metastore.catalog.rows.drop import (
 )
 from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
 from airflow_hive_acid.metastore.catalog.rows.objects import insert_database, insert_tables
-from airflow_hive_acid.metastore.catalog.rows.partitions import (
-    add_partitions,
-    delete_partitions,
-    find_partitions,
-    read_partition_properties,
-    read_partitions,
-)
 from airflow_hive_acid.metastore.catalog.rows.places import lock_places, require_no_table, require_own_place
 from airflow_hive_acid.metastore.catalog.rows.reader import (
     managed_default,
-    no_such_table,
     read_database,
     read_database_names,
     read_database_properties,
     read_table_names,
     read_tables,
     read_warehouse,
-    read_whole_partitions,
     require_database,
+    require_tables,
 )
 from airflow_hive_acid.metastore.catalog.values.definitions import check_definition, new_table, table_type
 from airflow_hive_acid.metastore.catalog.values.model import (
     MANAGED_TABLE,
     Database,
     DroppedTable,
-    Partition,
-    PartitionSpec,
     Table,
     TableDefinition,
-    WholePartition,
     check_location,
 )
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.names.objects import TableName, database_name, table_name
-from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS, PARTITIONS
+from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
-    from airflow_hive_acid.metastore.catalog.values.partition_conditions import PartitionFilter
 
 
 class Catalog:
@@ -82,6 +70,18 @@ class Catalog:
         self.ids = changes.ids
         self.require_fenced = changes.require_fenced
         self._database = changes.database
+        partitions = CatalogPartitions(changes)
+        self.list_partitions = partitions.list_partitions
+        self.count_partitions = partitions.count_partitions
+        self.get_partition = partitions.get_partition
+        self.get_whole_partition = partitions.get_whole_partition
+        self.partition_properties = partitions.partition_properties
+        self.find_partitions = partitions.find_partitions
+        self.add_partitions = partitions.add_partitions
+        self.reserve_partition_ids = partitions.reserve_partition_ids
+        self.add_partitions_in = partitions.add_partitions_in
+        self.drop_partition = partitions.drop_partition
+        self.partition_in = partitions.partition_in
 
     # --- databases ------------------------------------------------------------------------------------------------
 
@@ -301,11 +301,7 @@ class Catalog:
 
     def get_tables_in(self, connection: Connection, keys: Sequence[TableName]) -> list[Table]:
         """The same inside a transaction."""
-        found = read_tables(connection, keys)
-        for key in keys:
-            if key not in found:
-                raise no_such_table(connection, *key)
-        return [found[key] for key in keys]
+        return require_tables(connection, keys)
 
     def find_tables(self, names: Iterable[str]) -> dict[str, Table]:
         """Those of the tables that exist, by ``db.table``, read together."""
@@ -354,150 +350,6 @@ class Catalog:
 
         return self._database.read(operation)
 
-    # --- partitions -----------------------------------------------------------------------------------------------
-
-    def list_partitions(
-        self, name: str, filter: PartitionFilter | None = None, limit: int | None = None, *, after: str | None = None,
-        keeps: Callable[[Sequence[str]], bool] | None = None,
-    ) -> list[Partition]:  # fmt: skip
-        """The partitions of a table in the order of their names.
-
-        :param filter: a condition, or per partition column one value or several; the database evaluates it.
-        :param limit: at most this many; ``after`` is the name of the last one of the page before.
-        :param keeps: judges values while the rows are read; what it drops is never held.
-        """
-        key = table_name(name)
-
-        def operation(connection: Connection) -> list[Partition]:
-            table = self.get_tables_in(connection, [key])[0]
-            found = read_partitions(connection, table, filter, limit, after)
-            return [partition for partition in found if keeps is None or keeps(partition.values)]
-
-        return self._database.read(operation)
-
-    def count_partitions(self, name: str) -> int:
-        """How many partitions a table has; none is read."""
-        key = table_name(name)
-
-        def operation(connection: Connection) -> int:
-            table = self.get_tables_in(connection, [key])[0]
-            counted = select(func.count()).select_from(PARTITIONS).where(PARTITIONS.c.TBL_ID == table.id)
-            return int(connection.execute(counted).scalar_one())
-
-        return self._database.read(operation)
-
-    def get_partition(self, name: str, spec: PartitionSpec) -> Partition:
-        """One partition, by name or values.
-
-        :raises NoSuchObjectError: when the table has no such partition.
-        """
-        key = table_name(name)
-
-        def operation(connection: Connection) -> Partition:
-            table = self.get_tables_in(connection, [key])[0]
-            return self.partition_in(connection, table, spec)
-
-        return self._database.read(operation)
-
-    def get_whole_partition(self, name: str, spec: PartitionSpec) -> WholePartition:
-        """One partition with all that belongs to it, by name or values.
-
-        :raises NoSuchObjectError: when the table has no such partition.
-        """
-        key = table_name(name)
-
-        def operation(connection: Connection) -> WholePartition:
-            table = self.get_tables_in(connection, [key])[0]
-            found = self.partition_in(connection, table, spec).name
-            return read_whole_partitions(connection, [(table.id, found)])[table.id, found]
-
-        return self._database.read(operation)
-
-    def partition_properties(self, name: str, partition: str) -> dict[str, str]:
-        """The parameters of a partition, by name; empty when it does not exist."""
-        key = table_name(name)
-
-        def operation(connection: Connection) -> dict[str, str]:
-            table = read_tables(connection, [key]).get(key)
-            found = {} if table is None else find_partitions(connection, table, [partition])
-            return read_partition_properties(connection, found[partition].id) if partition in found else {}
-
-        return self._database.read(operation)
-
-    def find_partitions(self, name: str, names: Sequence[str]) -> dict[str, Partition]:
-        """Those of the partitions that exist, by name; looked up by their names alone."""
-        key = table_name(name)
-
-        def operation(connection: Connection) -> dict[str, Partition]:
-            table = self.get_tables_in(connection, [key])[0]
-            return find_partitions(connection, table, names)
-
-        return self._database.read(operation)
-
-    def add_partitions(self, name: str, partitions: Iterable[PartitionSpec], if_not_exists: bool = True) -> list[str]:
-        """Add empty partitions to a table.
-
-        :param partitions: names, values, or values by column.
-        :return: the names that are new.
-        :raises AlreadyExistsError: when one exists and ``if_not_exists`` is off; nothing was added then.
-        """
-        wanted = list(partitions)
-        key = table_name(name)
-        self.reserve_partition_ids(len(wanted))
-
-        def operation(connection: Connection) -> list[str]:
-            return self.add_partitions_in(connection, key, wanted, if_not_exists=if_not_exists)
-
-        return self.changes.run(operation)
-
-    def reserve_partition_ids(self, count: int) -> None:
-        """Fetch the ids of so many partitions, before the transaction that adds them."""
-        for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE):
-            self.ids.reserve(kind, count)
-
-    def add_partitions_in(
-        self,
-        connection: Connection,
-        key: TableName,
-        partitions: Iterable[PartitionSpec],
-        *,
-        write_id: int | None = None,
-        if_not_exists: bool = True,
-    ) -> list[str]:
-        """The same inside a transaction; its events are written by whoever ends it.
-
-        :param key: the table.
-        :param write_id: the write id whose commit this is part of; None for partitions known to be empty.
-        """
-        table = self.get_tables_in(connection, [key])[0]
-        names = [table.partition_name(spec) for spec in partitions]
-        new = add_partitions(
-            connection, table, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self.ids.take
-        )
-        self.events.partitions_added(connection, table, new)
-        return new
-
-    def drop_partition(self, name: str, spec: PartitionSpec, *, if_exists: bool = False) -> Partition | None:
-        """Drop a partition and what the txn tables remember of it; its directory is left to the caller.
-
-        :return: the partition that was; None when there was none and ``if_exists`` is on.
-        """
-        key = table_name(name)
-
-        def operation(connection: Connection) -> Partition | None:
-            table = self.get_tables_in(connection, [key])[0]
-            found = find_partitions(connection, table, [table.partition_name(spec)])
-            if if_exists and not found:
-                return None
-            partition = self.partition_in(connection, table, spec)
-            self.require_fenced(connection, key)
-            self.events.dropping_partitions(connection, table, [partition.id])
-            delete_storage(connection, delete_partitions(connection, [partition.id]))
-            forget_object(connection, table.db, table.name, partition.name)
-            return partition
-
-        return self.changes.run(operation)
-
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _external_root(self, connection: Connection) -> str:
@@ -533,14 +385,3 @@ class Catalog:
         delete_table(connection, table.id)
         forget_object(connection, *key)
         return DroppedTable(table, locations, purge or table.owns_files)
-
-    def partition_in(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
-        """One partition, inside a transaction.
-
-        :raises NoSuchObjectError: when the table has no such partition.
-        """
-        name = table.partition_name(spec)
-        found = find_partitions(connection, table, [name])
-        if name not in found:
-            raise NoSuchObjectError(f"{table.qualified_name} has no partition {name}")
-        return found[name]

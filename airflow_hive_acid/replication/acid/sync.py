@@ -63,7 +63,7 @@ from airflow_hive_acid.replication.acid.target import Target
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.dumps.exports import export_metadata
-from airflow_hive_acid.replication.dumps.imports import import_metadata_in
+from airflow_hive_acid.replication.dumps.metadata_imports import import_metadata_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

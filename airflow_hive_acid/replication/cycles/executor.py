@@ -22,7 +22,8 @@ from airflow_hive_acid.replication.dumps.drops import drop_partitions, drop_tabl
 from airflow_hive_acid.replication.dumps.empty_objects import import_empty, open_exports
 from airflow_hive_acid.replication.dumps.exports import MATERIALIZED_VIEW, export_metadata, open_export
 from airflow_hive_acid.replication.dumps.import_plan import Asked
-from airflow_hive_acid.replication.dumps.imports import import_dump, import_metadata
+from airflow_hive_acid.replication.dumps.imports import import_dump
+from airflow_hive_acid.replication.dumps.metadata_imports import import_metadata
 from airflow_hive_acid.replication.dumps.state_ids import STATE_ID
 from airflow_hive_acid.replication.events.selection import changed, copies, next_write_ids, seen_changed, unfinished
 from airflow_hive_acid.replication.events.stages import Transfer, partitions_of, stages, unite

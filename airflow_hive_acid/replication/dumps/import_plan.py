@@ -61,6 +61,11 @@ class Asked:
     dump_uri: str | None = None
 
 
+def target_of(dump: Dump, asked: Asked) -> TableName | None:
+    """The table that a dump becomes; None for a dump of nothing without a name."""
+    return asked.table or dump.name
+
+
 @dataclass(frozen=True, slots=True)
 class Existing:
     """What there is at the destination.

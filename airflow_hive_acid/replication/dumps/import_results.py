@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.replication.dumps.import_plan import target_of
+
 if TYPE_CHECKING:
     from airflow_hive_acid.replication.dumps.dump import Dump
-    from airflow_hive_acid.replication.dumps.import_plan import ImportPlan
+    from airflow_hive_acid.replication.dumps.import_plan import Asked, ImportPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +59,10 @@ def result_of(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reu
         tuple(name for name, _ in plan.unchanged), tuple(stored.name for stored in plan.dropped), files, bytes_,
         reused,
     )  # fmt: skip
+
+
+def result_of_nothing(dump: Dump, asked: Asked) -> ImportResult:
+    """What is told of a dump whose table or partitions were gone when it was made."""
+    name = target_of(dump, asked)
+    what = "the table" if dump.table is None else "the partitions"
+    return ImportResult(str(name or "?"), dump.state_id, "unchanged", f"{what} did not exist any more at the source")

@@ -4,8 +4,7 @@ Files are copied to a hidden staging directory of the table and verified while r
 exclusive lock, they are put into place the way every write to a table without transactions is (decision 8): the
 manifest is recorded first (R5), what they replace is moved aside, and the catalog changes inside the commit of the txn
 that holds the lock. A crash anywhere before that commit is undone by the next import of the table, or by the reaper
-(R4); what had been copied is taken over by it. A dump of metadata touches no file: any number of them is one database
-transaction.
+(R4); what had been copied is taken over by it. A dump of metadata touches no file (:mod:`.metadata_imports`).
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from airflow_hive_acid.metastore.catalog import (
     require_own_place,
 )
 from airflow_hive_acid.metastore.database import LockType, now_ms
-from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.protocol import ddl_transaction, table_lock, wait_until_granted
 from airflow_hive_acid.metastore.txns import seed_write_ids
 from airflow_hive_acid.replication.dumps.copiers import copy
@@ -69,8 +68,9 @@ from airflow_hive_acid.replication.dumps.dropped_directories import bury, remove
 from airflow_hive_acid.replication.dumps.dump import Dump, Scope, read_dump
 from airflow_hive_acid.replication.dumps.dump import check_files as check_dump_files
 from airflow_hive_acid.replication.dumps.fences import fence_dead_jobs_of
-from airflow_hive_acid.replication.dumps.import_plan import Asked, Existing, ImportPlan, outline, plan_import
-from airflow_hive_acid.replication.dumps.import_results import ImportResult, result_of
+from airflow_hive_acid.replication.dumps.import_plan import Asked, Existing, ImportPlan, outline, plan_import, target_of
+from airflow_hive_acid.replication.dumps.import_results import ImportResult, result_of, result_of_nothing
+from airflow_hive_acid.replication.dumps.metadata_imports import import_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -108,62 +108,6 @@ def import_table(
     return import_dump(site, dump, filesystem, replace(asked, dump_uri=uri.rstrip("/")), tell)
 
 
-def import_metadata(
-    site: Site,
-    dumps: Sequence[Dump],
-    names: Sequence[TableName | None] = (),
-    tell: Callable[[ImportResult], object] = bool,
-) -> list[ImportResult]:
-    """Import dumps of metadata, all in one database transaction.
-
-    :param names: of the tables at the destination, one for each dump, or none for those of the source.
-    :param tell: called with each result when all that is left is to commit it.
-    """
-    unit = site.client.claims.current
-
-    def operation(connection: Connection) -> list[ImportResult]:
-        site.require_allowed(connection)
-        results = import_metadata_in(connection, site, dumps, names)
-        for result in results:
-            tell(result)
-        if unit is not None:
-            unit.in_commit(None)(connection)
-        site.client.notifications.write(connection, [])
-        return results
-
-    results = site.client.database.run(operation)
-    if unit is not None:
-        unit.committed = True
-    return results
-
-
-def import_metadata_in(
-    connection: Connection, site: Site, dumps: Sequence[Dump], names: Sequence[TableName | None] = ()
-) -> list[ImportResult]:
-    """The same as part of a transaction of the caller, who writes the events that were collected, last of all (R15)."""
-    if any(dump.scope is not Scope.METADATA for dump in dumps):
-        raise InvalidArgumentsError("import_metadata takes dumps of metadata only; use import_dump for the others")
-    asked = [Asked(table=name) for name in names] or [_NOTHING] * len(dumps)
-    rows = CatalogWriter(site.client.database, site.client.notifications, site.client.catalog.ids)
-    results: list[ImportResult | None] = [None] * len(dumps)
-    now = now_ms(connection) // 1000
-    waiting = list(range(len(dumps)))
-    while waiting:
-        # A table that several dumps are about takes one of them at a time, in their order.
-        round_, seen, later = [], set(), []
-        for index in waiting:
-            name = target_of(dumps[index], asked[index])
-            if name is not None and name in seen:
-                later.append(index)
-                continue
-            if name is not None:
-                seen.add(name)
-            round_.append(index)
-        _import_round(connection, rows, site, [(i, dumps[i], asked[i]) for i in round_], results, now)
-        waiting = later
-    return [result for result in results if result is not None]
-
-
 def import_dump(
     site: Site,
     dump: Dump,
@@ -177,50 +121,11 @@ def import_dump(
     :param tell: called with the result when all that is left is to commit it.
     """
     if dump.is_noop:
-        name = target_of(dump, asked)
-        what = "the table" if dump.table is None else "the partitions"
-        return ImportResult(
-            str(name or "?"), dump.state_id, "unchanged", f"{what} did not exist any more at the source"
-        )
+        return result_of_nothing(dump, asked)
     if dump.scope is Scope.METADATA:
         return import_metadata(site, [dump], [asked.table], tell)[0]
     check_dump_files(dump)
     return _Import(site, dump, filesystem, asked, tell).run()
-
-
-def target_of(dump: Dump, asked: Asked) -> TableName | None:
-    """The table that a dump becomes; None for a dump of nothing without a name."""
-    return asked.table or dump.name
-
-
-def _import_round(
-    connection: Connection,
-    rows: CatalogWriter,
-    site: Site,
-    items: Sequence[tuple[int, Dump, Asked]],
-    results: list[ImportResult | None],
-    now: int,
-) -> None:
-    """Import dumps of metadata of different tables."""
-    for index, dump, asked in items:
-        if dump.is_noop:
-            results[index] = import_dump(site, dump, site.filesystem, asked)
-    live = [(i, d, a, n) for i, d, a in items if not d.is_noop and (n := target_of(d, a)) is not None]
-    databases = {db: require_database(connection, db) for db in sorted({name.database for *_, name in live})}
-    tables = read_tables(connection, [name for *_, name in live], lock=True)
-    wanted = [(tables[name].id, part.name) for _, dump, _, name in live if name in tables for part in dump.partitions]
-    found = read_whole_partitions(connection, wanted)
-    plans = []
-    for index, dump, asked, name in live:
-        table = tables.get(name)
-        parts = {} if table is None else {
-            p.name: found[table.id, p.name] for p in dump.partitions if (table.id, p.name) in found
-        }  # fmt: skip
-        plan = plan_import(dump, asked, Existing(table, parts), databases[name.database], now)
-        plans.append(plan)
-        results[index] = result_of(plan, dump)
-    tables |= rows.write_tables(connection, [plan.table for plan in plans if plan.table is not None])
-    rows.write_partitions(connection, [(tables[plan.name], plan.partitions) for plan in plans if plan.partitions])
 
 
 class _Import:

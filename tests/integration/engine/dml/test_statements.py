@@ -83,7 +83,7 @@ def test_truncate_of_partitions_touches_those_that_are_meant(engine, client, fak
     engine.run("INSERT INTO w.p SELECT a, b FROM w.t")
     with monkeypatch.context() as patch:
         # One of 10,000 partitions is asked for by name.
-        patch.setattr(type(client.catalog), "list_partitions", None)
+        patch.setattr(client.catalog, "list_partitions", None)
         engine.run("TRUNCATE TABLE w.p PARTITION (k='a')")
     assert names_in(client, "w.p", "k=a") == ["base_0000002", "delta_0000001_0000001_0000"]
     assert names_in(client, "w.p", "k=b") == ["delta_0000001_0000001_0000"]

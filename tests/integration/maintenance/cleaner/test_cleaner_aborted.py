@@ -116,7 +116,7 @@ def test_what_our_own_jobs_were_to_publish_is_looked_for_where_they_say(
         return usual(self, uri, *more, **options)
 
     monkeypatch.setattr(type(fs), "list_files", list_files)
-    monkeypatch.setattr(type(client.catalog), "list_partitions", None)
+    monkeypatch.setattr(client.catalog, "list_partitions", None)
     assert [(o.kind, len(o.removed)) for o in run_cleaner(client, fs)] == [(Kind.CLEANED, 2)]
     assert {uri.rpartition("/")[2] for uri in listed if "_tmp_" not in uri} == {"k=7", "k=new"}
     assert rows(client, TXN_COMPONENTS) == []

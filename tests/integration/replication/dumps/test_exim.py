@@ -32,7 +32,8 @@ from airflow_hive_acid.replication.dumps.dump import (
 )
 from airflow_hive_acid.replication.dumps.exports import export_metadata, export_table, open_export
 from airflow_hive_acid.replication.dumps.import_plan import Asked
-from airflow_hive_acid.replication.dumps.imports import import_dump, import_metadata, import_table
+from airflow_hive_acid.replication.dumps.imports import import_dump, import_table
+from airflow_hive_acid.replication.dumps.metadata_imports import import_metadata
 from tests.integration.replication.dumps.exim import (
     add_partition,
     contents,
