@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.replica.acid import (
-        STATE_ID,
-        Advance,
-        TableAdvance,
-        Written,
-        advance,
-        diverged,
-        open_mapped_txns,
-        sync_txns,
-        unmap,
-    )
+    from airflow_hive_acid.metastore.replica.acid import STATE_ID, advance, diverged, open_mapped_txns, sync_txns, unmap
+    from airflow_hive_acid.metastore.replica.advances import Advance, TableAdvance, Written
     from airflow_hive_acid.metastore.replica.records import (
         TARGET_FOR,
         SyncRecord,
@@ -41,13 +32,13 @@ else:
     __getattr__ = lazily(
         __name__,
         {
-            "Advance": "acid",
+            "Advance": "advances",
             "STATE_ID": "acid",
             "SyncRecord": "records",
             "TARGET_FOR": "records",
-            "TableAdvance": "acid",
+            "TableAdvance": "advances",
             "TableRecord": "records",
-            "Written": "acid",
+            "Written": "advances",
             "advance": "acid",
             "begin_attempt": "records",
             "diverged": "acid",

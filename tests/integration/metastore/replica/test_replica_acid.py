@@ -17,7 +17,8 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.names.objects import TableName
-from airflow_hive_acid.metastore.replica.acid import Advance, IdState, TableAdvance, Written, advance, rows_for
+from airflow_hive_acid.metastore.replica.acid import advance
+from airflow_hive_acid.metastore.replica.advances import Advance, IdState, TableAdvance, Written, rows_for
 from airflow_hive_acid.metastore.replica.records import begin_attempt, mark_target, read_records, read_sync
 from airflow_hive_acid.metastore.replica.source import uncleaned_compactions
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS, TXNS
