@@ -50,7 +50,7 @@ class Changes:
     txns: dict[str, int] = field(default_factory=dict)
 
 
-class Step(Enum):
+class PartKind(Enum):
     """How a part of a range is read."""
 
     EVENTS = "events"
@@ -61,11 +61,11 @@ class Step(Enum):
 class Part:
     """A part of a range, in one partition.
 
-    :param step: the events of deltas; or everything that was there before ``first`` replaced by what there was after
+    :param kind: the events of deltas; or everything that was there before ``first`` replaced by what there was after
         ``last``, which is the write id of an overwrite.
     """
 
-    step: Step
+    kind: PartKind
     first: int
     last: int
 
@@ -218,13 +218,13 @@ def _divided(first: int, last: int, overwrites: list[int], *, net: bool) -> tupl
     parts: list[Part] = []
     cursor = first
     if net and overwrites:
-        parts.append(Part(Step.REPLACED, first, overwrites[-1]))
+        parts.append(Part(PartKind.REPLACED, first, overwrites[-1]))
         cursor, overwrites = overwrites[-1] + 1, []
     for overwrite in overwrites:
         if cursor < overwrite:
-            parts.append(Part(Step.EVENTS, cursor, overwrite - 1))
-        parts.append(Part(Step.REPLACED, overwrite, overwrite))
+            parts.append(Part(PartKind.EVENTS, cursor, overwrite - 1))
+        parts.append(Part(PartKind.REPLACED, overwrite, overwrite))
         cursor = overwrite + 1
     if cursor <= last:
-        parts.append(Part(Step.EVENTS, cursor, last))
+        parts.append(Part(PartKind.EVENTS, cursor, last))
     return tuple(parts)

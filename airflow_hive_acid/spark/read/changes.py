@@ -19,7 +19,7 @@ from airflow_hive_acid.errors import ChangesNoLongerAvailableError, UnsupportedS
 from airflow_hive_acid.format import changes as kinds
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
-from airflow_hive_acid.format.changes import Step, as_of, complete_up_to, partition_changes
+from airflow_hive_acid.format.changes import PartKind, as_of, complete_up_to, partition_changes
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
@@ -124,7 +124,7 @@ def _parts(
 def _part(
     spark: SparkSession, snapshot: TableSnapshot, write_ids: ValidWriteIdList, part: Part, ordinals: Collection[int]
 ) -> list[DataFrame]:
-    if part.step is Step.REPLACED:
+    if part.kind is PartKind.REPLACED:
         before, after = as_of(write_ids, part.first - 1), as_of(write_ids, part.last)
         return [
             *_all_rows(spark, snapshot, before, ordinals, part.last, gone=True),

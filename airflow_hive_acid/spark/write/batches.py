@@ -51,7 +51,7 @@ class OpenFile:
 
 
 @dataclass(slots=True)
-class OpenBatch:
+class OpenFiles:
     """The open files of one batch, by directory and bucket number.
 
     :param broken: why nothing can be appended any more.
@@ -61,7 +61,7 @@ class OpenBatch:
     broken: str | None = None
 
 
-_open: dict[str, OpenBatch] = {}
+_open: dict[str, OpenFiles] = {}
 
 
 def append(spark: SparkSession, step: Append, staging: Staging) -> list[WrittenDirectory]:
@@ -71,7 +71,7 @@ def append(spark: SparkSession, step: Append, staging: Staging) -> list[WrittenD
     :raises HiveAcidError: what the insert raises; nothing of it is in the files of the batch then.
     :raises JobFailedError: when a file could not be written; the batch takes no more rows.
     """
-    batch = _open.setdefault(step.batch, OpenBatch())
+    batch = _open.setdefault(step.batch, OpenFiles())
     if batch.broken is not None:
         raise JobFailedError(f"batch {step.batch} takes no more rows: {batch.broken}")
     scratch = Staging(staging.fs, staging.scratch("rows"))
@@ -93,7 +93,7 @@ def close(step: CloseBatch) -> list[WrittenDirectory]:
 
     :return: the directories with all rows and the last flush lengths; nothing when the batch is given up.
     """
-    batch = _open.pop(step.batch, OpenBatch())
+    batch = _open.pop(step.batch, OpenFiles())
     finished = []
     for destination, files in sorted(batch.files.items(), key=lambda item: item[0]):
         for file in files.values():
@@ -104,7 +104,7 @@ def close(step: CloseBatch) -> list[WrittenDirectory]:
 
 
 def _append_directory(
-    step: Append, written: WrittenDirectory, scratch: Staging, staging: Staging, batch: OpenBatch, name: str
+    step: Append, written: WrittenDirectory, scratch: Staging, staging: Staging, batch: OpenFiles, name: str
 ) -> WrittenDirectory:
     source = scratch.directory(Destination(written.partition, written.values, written.name))
     destination = Destination(written.partition, written.values, name)

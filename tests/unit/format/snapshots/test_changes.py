@@ -9,7 +9,7 @@ from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.format.changes import (
     Part,
     PartitionChanges,
-    Step,
+    PartKind,
     as_of,
     checked_range,
     complete_up_to,
@@ -27,11 +27,11 @@ def found(*names: str, first: int = 5, last: int = 9, **more: bool | int) -> Par
 
 
 def events(first: int, last: int) -> Part:
-    return Part(Step.EVENTS, first, last)
+    return Part(PartKind.EVENTS, first, last)
 
 
 def replaced(first: int, last: int | None = None) -> Part:
-    return Part(Step.REPLACED, first, last or first)
+    return Part(PartKind.REPLACED, first, last or first)
 
 
 def test_deltas_of_any_width_hold_the_events_of_a_range() -> None:
@@ -56,7 +56,7 @@ def test_a_compaction_that_the_reader_does_not_see_ends_nothing(txn: int) -> Non
 
 def test_an_overwrite_divides_the_range() -> None:
     names = ["delta_0000005_0000005_0000", "base_0000006", "base_0000008", "delta_0000009_0000009_0000"]
-    assert found(*names).parts == (events(5, 5), replaced(6), Part(Step.EVENTS, 7, 7), replaced(8), events(9, 9))
+    assert found(*names).parts == (events(5, 5), replaced(6), Part(PartKind.EVENTS, 7, 7), replaced(8), events(9, 9))
     assert found(*names, net=True).parts == (replaced(5, 8), events(9, 9))
     assert found(*names, first=9).parts == (events(9, 9),)
     assert found("base_0000007", "delta_0000008_0000008_0000").parts == (events(5, 9),), "7 is aborted"
@@ -143,7 +143,7 @@ def test_overwrites_at_the_ends_of_a_range_belong_to_it() -> None:
     assert found("base_0000006", "base_0000008", "base_0000009", net=True).parts == (replaced(5, 9),)
     assert found("base_0000005", cleaned=5).parts is None
     assert found("base_0000001", first=1, cleaned=1).available_from == 2
-    assert found("base_0000001", first=1).parts == (replaced(1), Part(Step.EVENTS, 2, 9))
+    assert found("base_0000001", first=1).parts == (replaced(1), Part(PartKind.EVENTS, 2, 9))
     assert found("base_0000001_v0000100", first=1).available_from == 2
     assert found() == PartitionChanges((events(5, 9),), 1, "")
 
