@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import ChangesNoLongerAvailableError
-from airflow_hive_acid.format.jobs import Changes, View
+from airflow_hive_acid.format.changes import Changes
+from airflow_hive_acid.format.jobs import View
 from airflow_hive_acid.spark.read.changes import read_changes
 from airflow_hive_acid.spark.read.deleted_rows import read_view
 
