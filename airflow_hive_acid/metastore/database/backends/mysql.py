@@ -22,7 +22,7 @@ from airflow_hive_acid.metastore.database.clock import (
     statement_ms,
 )
 from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
-from airflow_hive_acid.metastore.database.layouts import find_layout
+from airflow_hive_acid.metastore.database.layouts import find_layout, standard_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ class MysqlBackend(Backend):
 
     def find_layout(self, connection: Connection) -> Layout:
         """See :class:`Backend`."""
-        return find_layout(connection, sa.func.database())
+        return find_layout(connection, standard_columns(sa.func.database()))
 
     def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
         """See :class:`Backend`; the joined form says the same."""
