@@ -48,7 +48,8 @@ class MysqlBackend(Backend):
     def make_engine(self, url: sa.URL, pool_size: int, *, patient: bool) -> Engine:
         """See :class:`Backend`."""
         engine = server_engine(self, url, pool_size, {"conv": _literals()}, patient=patient)
-        event.listen(engine, "connect", _prepare)
+        # First: SQLAlchemy asks the first connection for its sql_mode, and quotes names by that.
+        event.listen(engine, "connect", _prepare, insert=True)
         if not patient:
             event.listen(engine, "connect", _hurry)
         return engine
