@@ -23,9 +23,8 @@ from airflow_hive_acid.settings import Settings, Source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_hive_acid.metastore.catalog.model import Table
-
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.txns.snapshots import TableWriteIds
 
 TABLES = [f"db.t{number}" for number in range(5)]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from airflow_hive_acid.metastore.catalog.model import TableDefinition
 
 from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
