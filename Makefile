@@ -125,9 +125,10 @@ test-interop: install $(CLASSES) mariadb
 test-interop-hive3: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m interop tests/interop/hive3
 
-## make test-schemas   the metastore's tests on schemas of Hive 3.1.0 and of a CDP, on PostgreSQL
+## make test-schemas   the metastore's tests on schemas of Hive 3.1.0 and of a CDP; schema check on those of all versions (needs Maven)
 .PHONY: test-schemas
-test-schemas: install
+test-schemas: install mariadb libaio
+	@$(BIN)/python -m pytest -q --backend postgresql --backend mariadb --backend mysql tests/interop/metastore/test_versions_of_schemas.py
 	@$(BIN)/python -m pytest -q --schema 3.1 -m "not spark and not airflow and not interop" $(PARALLEL) tests/integration/metastore
 	@$(BIN)/python -m pytest -q --schema cdp -m "not spark and not airflow and not interop" $(PARALLEL) tests/integration/metastore
 

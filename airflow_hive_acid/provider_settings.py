@@ -135,6 +135,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.metastore.event.db.clean.maxevents", "integer", "Events removed in one database transaction.", "10000"),
     ("hive.metastore.event.message.factory", "string", "Form of event messages. One of gzip(json-2.0), json-0.2.", "gzip(json-2.0)"),
     ("hive.acid.commit.events", "string", "Ours: who tells Airflow's assets of commits. watcher: those that watch a table, of every engine's commits; operators: our operators, of their own, when they succeed, and watchers tell nothing. One of watcher, operators.", "watcher"),
+    ("hive.acid.unverified.metastores", "boolean", "Ours: write also where a vendor's Hive (CDP) counts the txns, whose own protocol was never run beside this package; off: there, only read.", "false"),
     ("hive.acid.shared.locations", "boolean", "Ours: directories of tables may be the same or lie in one another. Two such tables read, and may delete, each other's files; DROP then leaves the files where they are.", "false"),
     ("hive.acid.cache.enabled", "boolean", "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: they ask the database each time.", "true"),
     ("hive.acid.cache.max.bytes", "integer", "Ours: bytes of memory; entries that were not read for the longest time are dropped first.", "268435456"),

@@ -336,6 +336,9 @@ _ROWS = (
           "Ours: who tells Airflow's assets of commits. watcher: those that watch a table, of every engine's commits; "
           "operators: our operators, of their own, when they succeed, and watchers tell nothing.",
           choices=("watcher", "operators")),
+    _flag("hive.acid.unverified.metastores", False,
+          "Ours: write also where a vendor's Hive (CDP) counts the txns, whose own protocol was never run beside this "
+          "package; off: there, only read."),
     _flag("hive.acid.shared.locations", False,
           "Ours: directories of tables may be the same or lie in one another. Two such tables read, and may delete, "
           "each other's files; DROP then leaves the files where they are.", hive=True),

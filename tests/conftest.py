@@ -17,7 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -101,6 +101,12 @@ _give_airflow_a_home()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--schema") == "cdp":
+        from airflow_hive_acid.settings import SETTINGS
+
+        # There writing has to be insisted on.
+        insist = SETTINGS["hive.acid.unverified.metastores"]
+        SETTINGS[insist.key] = replace(insist, default="true")
     if importlib.util.find_spec("pyspark") is not None:
         from pyspark.version import __version__ as spark
 

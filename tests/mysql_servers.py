@@ -57,10 +57,11 @@ _MYSQL_FAST = (
 
 
 @contextlib.contextmanager
-def server(kind: str) -> Iterator[str]:
+def server(kind: str, *options: str) -> Iterator[str]:
     """A running server; its URL, as root.
 
     :param kind: ``mariadb`` or ``mysql``.
+    :param options: of the server, besides those of tests.
     """
     # A short path: names of sockets may not be longer than 107 bytes. In memory, creating a metastore is ten times
     # as fast.
@@ -68,7 +69,8 @@ def server(kind: str) -> Iterator[str]:
     roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
     home = Path(tempfile.mkdtemp(prefix=f"hive-acid-{kind}-", dir=memory if roomy else None))
     try:
-        with _running(_mariadb(home) if kind == "mariadb" else _mysql(home), home) as url:
+        command = _mariadb(home) if kind == "mariadb" else _mysql(home)
+        with _running([*command, *options], home) as url:
             yield url
     finally:
         shutil.rmtree(home)

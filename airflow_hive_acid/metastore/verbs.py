@@ -13,7 +13,7 @@ from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.client_base import ClientBase
-from airflow_hive_acid.metastore.database.backend import finish_batch
+from airflow_hive_acid.metastore.database.backend import backend_of, finish_batch
 from airflow_hive_acid.metastore.database.codes import AbortReason, Operation, TxnType
 from airflow_hive_acid.metastore.database.database import OutcomeUnknownError, Repeat
 from airflow_hive_acid.metastore.leases.holders import mirror_of
@@ -23,6 +23,7 @@ from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.names.objects import TableName, distinct_tables, table_name
 from airflow_hive_acid.metastore.names.partitions import is_whole, partition_keys, resolve_by
+from airflow_hive_acid.metastore.setup.abilities import require_verified
 from airflow_hive_acid.metastore.txns import aborts, commits, replicas, txns, withdrawals, write_ids
 from airflow_hive_acid.metastore.txns import events as txn_events
 from airflow_hive_acid.metastore.txns.conflicts import latest_conflict
@@ -78,12 +79,16 @@ class Verbs(ClientBase):
         """Open several txns at once, at most ``hive.txn.max.open.batch``; returns their ids, ascending.
 
         :raises TooManyOpenTxnsError: while ``hive.max.open.txns`` are open.
+        :raises SchemaVersionError: when they may write beside a vendor's Hive; see ``hive.acid.unverified.metastores``.
         """
+        only_reads = type is TxnType.READ_ONLY
+        anywhere = only_reads or self.settings.flag("hive.acid.unverified.metastores")
         capped = min(number, self.settings.integer("hive.txn.max.open.batch"))
         # Never empty: Hive leaves it empty, and so our txns can be told from others.
         request = txns.OpenRequest(user or self.user, host or self.host, capped, type, agent_info or AGENT)
 
         def operation(connection: Connection) -> list[int]:
+            require_verified(backend_of(connection).layout, anywhere)
             self._gate.check(connection)
             features, silent = self.database.features(connection), not self.notifications.enabled(connection)
             ids = txns.open_txns(connection, request, features, self.gap_timeout_ms, finish=silent)
@@ -94,7 +99,7 @@ class Verbs(ClientBase):
         def attempt() -> list[int]:
             return self.database.run(operation, Repeat.BEFORE_COMMIT, hot=True)
 
-        if type is TxnType.READ_ONLY:  # what nobody writes in may be seen late
+        if only_reads:  # what nobody writes in may be seen late
             opened = attempt()
         else:
             opened = open_in_time(self.database, self.gap_timeout_ms, attempt, self._abort_late)

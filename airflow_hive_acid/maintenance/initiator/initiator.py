@@ -191,7 +191,7 @@ def request(
     :return: by resource, what became of each.
     """
     # A partition that the txn tables spell in two ways was looked at twice.
-    each = {one.candidate.resource: one for one in looked}.values()
+    each = [_allowed(client, one) for one in {one.candidate.resource: one for one in looked}.values()]
     needed = sorted((one for one in each if one.decision.kind in _TYPES), key=lambda one: -urgency(one.decision))
     owner = client.settings.string("hive.compactor.run.as.user")
     decided: dict[Resource, Decision] = {}
@@ -199,6 +199,7 @@ def request(
     for one in needed:
         table = one.table_or_fail()
         own = property_of(table.properties, POOL) or property_of(one.database_properties, POOL)
+        own = None if client.database.layout().lacks("COMPACTION_QUEUE", "CQ_POOL_NAME") else own
         given = {**job_defaults(one.database_properties, table.properties), **(properties or {})}
         wanted = CompactionRequest(
             one.candidate.resource, _TYPES[one.decision.kind], owner or table.owner, given,
@@ -219,6 +220,14 @@ def request(
             blocked_by=(f"request {answer.id}",), again=True,
         )  # fmt: skip
     return decided
+
+
+def _allowed(client: MetastoreClient, one: Looked) -> Looked:
+    """On a metastore of a Hive 3, a major compaction in the place of a minor one, after which it reads nothing."""
+    if one.decision.kind is not Kind.MINOR or not client.database.layout().counts_txns:
+        return one
+    reason = f"{one.decision.reason}; major, because a Hive 3 cannot read what its minor compactions leave"
+    return replace(one, decision=replace(one.decision, kind=Kind.MAJOR, reason=reason))
 
 
 def _stored(decision: Decision) -> StoredDecision:

@@ -59,6 +59,7 @@ POOL_TIMEOUT_MS = 12 * 3_600_000
 _ACTIVE = (CompactionState.INITIATED, CompactionState.WORKING)
 
 _LEAVE_IT = "its Hive compacts and cleans, and knows neither our names of directories nor our states"
+_DROP_AT_ONCE = "drop it under an exclusive lock and remove its files then, as that Hive does"
 _cq = COMPACTION_QUEUE.c
 _ID = _cq.CQ_ID == bindparam("id")
 _CLAIM = (
@@ -155,7 +156,7 @@ class CompactionQueue:
 
         The txn's commit fills in from when on nobody can read it any more.
         """
-        require_hive_4(self._database.layout(), "a drop that leaves its files to the Cleaner", "drop it without")
+        require_hive_4(self._database.layout(), "a drop that leaves its files to the Cleaner", _DROP_AT_ONCE)
         return cleaning.insert_soft_delete(
             connection, resource, location, txn_id=txn_id, highest_write_id=highest_write_id, purge=purge
         )

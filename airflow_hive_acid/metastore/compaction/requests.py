@@ -29,7 +29,7 @@ from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import free_text, info
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE
-from airflow_hive_acid.metastore.setup.abilities import require
+from airflow_hive_acid.metastore.setup.abilities import require, require_hive_4
 from airflow_hive_acid.metastore.txns.snapshots import take_snapshot
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 VERSION = f"airflow-hive-acid {__version__}"
 _TABLES = 300
 """Tables asked about in one statement."""
+_ASK_FOR_MAJOR = (
+    "a Hive 3.1 repeats delete events of a table without buckets in each bucket of the result, and cannot read it "
+    "('Two readers for …'). Ask for a major one"
+)
 _ACTIVE = (CompactionState.INITIATED, CompactionState.WORKING)
 _cq = COMPACTION_QUEUE.c
 _OF_TABLES = QUEUE.where(
@@ -124,6 +128,8 @@ def enqueue(connection: Connection, requests: Sequence[CompactionRequest], gap_t
 
 def _require_columns(layout: Layout, request: CompactionRequest) -> None:
     """Refuse what this metastore's queue has no place for: its Hive would do something else."""
+    if request.type is CompactionType.MINOR:
+        require_hive_4(layout, f"a minor compaction of {request.resource}", _ASK_FOR_MAJOR)
     if request.type is CompactionType.REBALANCE:
         require(layout, "COMPACTION_QUEUE", "CQ_NUMBER_OF_BUCKETS", f"a rebalance of {request.resource}")
     if request.pool is not None:

@@ -19,7 +19,7 @@ from sqlalchemy.sql.selectable import Alias
 
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore.database.compiled import forget_kind
-from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID, USUAL, Layout, layout_of
+from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID, NOT_IN_HIVE_3, USUAL, Layout, layout_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Dialect
@@ -64,29 +64,40 @@ _COLUMNS = sa.table("columns", sa.column("table_name"), sa.column("table_schema"
                     schema="information_schema")  # fmt: skip
 
 
-def find_layout(connection: Connection, schema: sa.ColumnElement[str]) -> Layout:
+def standard_columns(schema: sa.ColumnElement[str]) -> sa.Select[str, str]:
+    """Tables of a schema, views left out, and their columns: those that the user has a right to, and no others."""
+    tables, columns = _TABLES.c, _COLUMNS.c
+    both = sa.and_(columns.table_schema == tables.table_schema, columns.table_name == tables.table_name)
+    return (
+        sa.select(columns.table_name, columns.column_name)
+        .join_from(_COLUMNS, _TABLES, both)
+        .where(tables.table_schema == schema, func.lower(tables.table_type) == "base table")
+    )
+
+
+def find_layout(connection: Connection, columns: sa.Select[str, str]) -> Layout:
     """The layout of the metastore behind a connection; of an empty database Hive 4's.
 
-    :param schema: where its tables are.
+    :param columns: selects the tables, views left out, and their columns.
+    :raises SchemaVersionError: when it counts txns, and lacks a table without which nothing is safe: to take one that
+        the user may not see for an empty one would hide locks and commits.
     """
-    tables, columns = _TABLES.c, _COLUMNS.c
-    counting = sa.select(sa.literal(1)).where(
-        tables.table_schema == schema, tables.table_name.in_([NEXT_TXN_ID.name, NEXT_TXN_ID.name.lower()])
-    )
+    table = columns.selected_columns[0]
+    counting = columns.where(table.in_([NEXT_TXN_ID.name, NEXT_TXN_ID.name.lower()])).limit(1)
     if connection.execute(counting).first() is None:
         return USUAL
-    statement = (
-        sa.select(columns.table_name, columns.column_name)
-        .join_from(
-            _COLUMNS, _TABLES,
-            sa.and_(columns.table_schema == tables.table_schema, columns.table_name == tables.table_name),
-        )
-        .where(tables.table_schema == schema, func.lower(tables.table_type) == "base table")
-    )  # fmt: skip
     found: dict[str, set[str]] = {}
-    for table, column in connection.execute(statement):
-        found.setdefault(table, set()).add(column)
-    return layout_of(found)
+    for name, column in connection.execute(columns):
+        found.setdefault(name, set()).add(column)
+    layout = layout_of(found)
+    hidden = sorted(layout.missing - NOT_IN_HIVE_3)
+    if hidden:
+        raise SchemaVersionError(
+            f"the metastore, of a Hive before 4 (it has the table {NEXT_TXN_ID.name}), lacks the tables "
+            f"{', '.join(hidden)}, or this user may not see them: give the user rights on all tables of the metastore, "
+            "or look at it with that Hive's own tool, 'schematool -validate'"
+        )
+    return layout
 
 
 # --- fitting SQLAlchemy's compiler --------------------------------------------------------------------------------

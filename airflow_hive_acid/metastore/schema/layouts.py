@@ -27,6 +27,12 @@ OPTIONAL_TABLES = frozenset({"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", *(t.na
 """Hive itself copes without the first two: the features behind them are then off. The others are of no use to us."""
 LATER_TABLES = frozenset({"COMPACTION_METRICS_CACHE", "TXN_LOCK_TBL", "TXN_WRITE_NOTIFICATION_LOG"})
 """Those that Hive 3.1 does not have, and that a metastore which counts txns need not have."""
+NOT_IN_HIVE_3 = (OPTIONAL_TABLES | LATER_TABLES) - {"MIN_HISTORY_LEVEL"}
+"""All that it need not have: readers are protected by MIN_HISTORY_LEVEL alone there."""
+
+
+_NOT_IN_HIVE_3_1 = (("TBLS", "WRITE_ID"), ("COMPACTION_QUEUE", "CQ_TXN_ID"), ("TAB_COL_STATS", "ENGINE"))
+"""Some of the columns that came with Hive 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,12 @@ class Layout:
     lower_case: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
     absent: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def is_vendors(self) -> bool:
+        """Whether it counts txns as a Hive 3.1 does and has columns of Hive 4 all the same: a CDP's, whose protocol
+        may be a mixture, too."""
+        return self.counts_txns and any(not self.lacks(table, column) for table, column in _NOT_IN_HIVE_3_1)
 
     @property
     def tag(self) -> str:

@@ -11,10 +11,16 @@ if TYPE_CHECKING:
 
 COUNTING_TXNS = (
     "compaction and cleaning by this package (Hive's own compactor does both; requests are put into its queue)",
+    "minor compactions (what a Hive 3.1 makes of one, it may not be able to read)",
     "a replica of another metastore",
     "statistics of columns (ANALYZE … FOR COLUMNS)",
 )
 """What is not done where a Hive 3 counts txns."""
+OF_A_VENDOR = (
+    "writing, unless hive.acid.unverified.metastores is true: it belongs to a vendor's Hive (CDP), whose own protocol "
+    "was never run beside this package"
+)
+"""What is not done where txns are counted beside columns of Hive 4."""
 _BY_COLUMN = (
     ("COMPACTION_QUEUE", "CQ_POOL_NAME", "pools of compactions"),
     ("COMPACTION_QUEUE", "CQ_NUMBER_OF_BUCKETS", "REBALANCE compactions"),
@@ -30,7 +36,8 @@ _BY_COLUMN = (
 def lacking(layout: Layout) -> tuple[str, ...]:
     """What cannot be had on a metastore of this layout; empty on Hive 4's."""
     counting = COUNTING_TXNS if layout.counts_txns else ()
-    return (*counting, *(what for table, column, what in _BY_COLUMN if layout.lacks(table, column)))
+    vendors = (OF_A_VENDOR,) if layout.is_vendors else ()
+    return (*counting, *vendors, *(what for table, column, what in _BY_COLUMN if layout.lacks(table, column)))
 
 
 def require(layout: Layout, table: str, column: str, what: str) -> None:
@@ -42,6 +49,20 @@ def require(layout: Layout, table: str, column: str, what: str) -> None:
     if layout.lacks(table, column):
         raise SchemaVersionError(
             f"{what} cannot be had on this metastore: its {table} has no {column}, which came with Hive 4"
+        )
+
+
+def require_verified(layout: Layout, insists: bool) -> None:
+    """Refuse what writes beside a vendor's Hive: a txn that may, and a change of the catalog.
+
+    :param insists: whether the owner wants it all the same.
+    :raises SchemaVersionError: when not, and txns are counted beside columns of Hive 4.
+    """
+    if layout.is_vendors and not insists:
+        raise SchemaVersionError(
+            "nothing is written on this metastore: it belongs to a vendor's Hive (CDP): it counts txns in NEXT_TXN_ID "
+            "as Hive 3.1 does, and has columns of Hive 4. Its own protocol was never run beside this package, so here "
+            "it only reads. Try it on a copy first; then set hive.acid.unverified.metastores to true"
         )
 
 

@@ -31,7 +31,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXNS,
     VERSION,
 )
-from airflow_hive_acid.metastore.schema.layouts import LATER_TABLES, OPTIONAL_TABLES
+from airflow_hive_acid.metastore.schema.layouts import NOT_IN_HIVE_3, OPTIONAL_TABLES
 from airflow_hive_acid.metastore.schema.ours import *  # noqa: F403
 from airflow_hive_acid.metastore.schema.ours import EXTENSION_TABLES
 from airflow_hive_acid.metastore.schema.types import METADATA
@@ -172,11 +172,8 @@ _NEEDED_COLUMNS = {
 
 
 def _not_needed(layout: Layout) -> frozenset[str]:
-    """Hive's tables that a metastore of this layout need not have.
-
-    Where txns are counted, readers are only protected by MIN_HISTORY_LEVEL: it is needed there.
-    """
-    return (OPTIONAL_TABLES | LATER_TABLES) - {"MIN_HISTORY_LEVEL"} if layout.counts_txns else OPTIONAL_TABLES
+    """Hive's tables that a metastore of this layout need not have."""
+    return NOT_IN_HIVE_3 if layout.counts_txns else OPTIONAL_TABLES
 
 
 _UNFINISHED = (

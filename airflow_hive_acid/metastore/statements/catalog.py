@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.metastore.catalog.catalog import Catalog
 from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
 from airflow_hive_acid.metastore.catalog.rows.places import SHARED, Places
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.leases.holders import fence
+from airflow_hive_acid.metastore.setup.abilities import require_verified
 from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 from airflow_hive_acid.metastore.statements.partitions import PartitionStatements
 from airflow_hive_acid.metastore.statements.statistics import StatisticsStatements
@@ -31,6 +33,8 @@ class HiveCatalog(Catalog):
 
     def __init__(self, client: Verbs) -> None:
         def fenced(connection: Connection) -> None:
+            insists = client.settings.flag("hive.acid.unverified.metastores")
+            require_verified(backend_of(connection).layout, insists)
             if (lease := client.leases.current) is not None:
                 fence(connection, lease)
 

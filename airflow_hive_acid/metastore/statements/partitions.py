@@ -142,7 +142,8 @@ class PartitionStatements:
         purge: bool = False, agent_info: str | None = None,
     ) -> list[Partition]:  # fmt: skip
         """Drop partitions of a transactional table while readers go on: the Cleaner removes the directories once every
-        older snapshot has ended.
+        older snapshot has ended. On a metastore of a Hive 3, whose Cleaner would leave them, under exclusive locks and
+        at once, as that Hive drops them.
 
         :param files: fences jobs of dead txns, and hides the old rows from a partition that is added again.
         :param if_exists: partitions that do not exist are no error.
@@ -165,6 +166,9 @@ class PartitionStatements:
         dropped = [there[part] for part in names if part in there]
         if not dropped:
             return []
+        if self._client.database.layout().counts_txns:
+            there_names = [part.name for part in dropped]
+            return self.drop_plain_partitions(name, there_names, files=files, purge=purge, agent_info=agent_info)
         locks = [
             LockComponent(key.database, key.name, part.name, LockType.EXCL_WRITE, Operation.DELETE) for part in dropped
         ]
@@ -263,7 +267,7 @@ class PartitionStatements:
         self, name: str, partitions: Sequence[PartitionSpec], *, files: DdlFiles, purge: bool = False,
         agent_info: str | None = None,
     ) -> list[Partition]:  # fmt: skip
-        """Drop partitions of a table without transactions under their locks, all at once or none.
+        """Drop partitions under their exclusive locks, all at once or none: those of a table without transactions.
 
         :param files: fences jobs of dead txns, and takes their directories away if they go too.
         :param purge: also those of a table whose files are somebody else's.
@@ -275,6 +279,8 @@ class PartitionStatements:
         locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in names]
         with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
             files.fence(self._client.jobs.unfenced_of(str(key)))
+            if table.is_transactional:
+                ddl.allocate(key)  # caches know by it that the table has changed
 
             def change(connection: Connection) -> list[Partition]:
                 found = self._tables.locked(connection, key, table)

@@ -28,10 +28,29 @@ def hive3_postgres() -> Iterator[oracle.Postgres]:
     postgres.stop()
 
 
+@pytest.fixture(scope="session")
+def hive3_mysql() -> Iterator[str]:
+    """A MySQL 8 that Hive can reach."""
+    with hive3.mysql() as url:
+        yield url
+
+
 @pytest.fixture(scope="module")
-def hive(hive3_postgres: oracle.Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[hive3.Hive3]:
+def hive3_database() -> str:
+    """Where the metastore of a module is; modules that are for several databases override it."""
+    return "postgresql"
+
+
+@pytest.fixture(scope="module")
+def hive(
+    hive3_database: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[hive3.Hive3]:
     """A running Hive 3.1.3 on a fresh metastore."""
-    url = hive3.create_metastore(hive3_postgres, f"hive_three_{next(_numbers)}")
+    name = f"hive_three_{next(_numbers)}"
+    if hive3_database == "mysql":
+        url = hive3.create_mysql_metastore(request.getfixturevalue("hive3_mysql"), name)
+    else:
+        url = hive3.create_metastore(request.getfixturevalue("hive3_postgres"), name)
     with hive3.Hive3(url, tmp_path_factory.mktemp("hive3") / "warehouse") as running:
         yield running
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from tests import hive_scripts, mysql_servers
 from tests.interop.oracle import oracle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 RECIPE = Path(__file__).parent / "recipe"
@@ -54,18 +57,50 @@ def build(output: Path = OUTPUT) -> Path:
 def create_metastore(postgres: oracle.Postgres, name: str) -> str:
     """A database with the metastore schema of Hive's own 3.1.0 script; its URL."""
     url = postgres.create_database(name)
-    script = build() / "schema" / "hive-schema-3.1.0.postgres.sql"
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
-    with engine.begin() as connection:
-        # Straight to the driver: many statements at once, and no placeholders looked for.
-        connection.connection.cursor().execute(script.read_bytes())  # type: ignore[arg-type]
+    hive_scripts.run(url, build() / "schema" / "hive-schema-3.1.0.postgres.sql")
     return url
+
+
+def create_mysql_metastore(server: str, name: str) -> str:
+    """The same on a MySQL that listens on a port; the URL of its user ``hive``."""
+    admin = sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
+    with admin.connect() as connection:
+        port = connection.execute(sa.text("SELECT @@port")).scalar_one()
+        for statement in (
+            f"CREATE DATABASE `{name}`",
+            "CREATE USER IF NOT EXISTS hive@'127.0.0.1' IDENTIFIED WITH mysql_native_password BY 'none'",
+            "GRANT ALL ON *.* TO hive@'127.0.0.1'",
+        ):
+            connection.execute(sa.DDL(statement))
+    url = sa.URL.create("mysql+pymysql", "hive", "none", "127.0.0.1", port, name).render_as_string(hide_password=False)
+    hive_scripts.run(url, build() / "schema" / "hive-schema-3.1.0.mysql.sql")
+    return url
+
+
+@contextlib.contextmanager
+def mysql() -> Iterator[str]:
+    """A MySQL 8 that Hive can reach: it listens on a port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ("--skip-networking=OFF", "--bind-address=127.0.0.1", f"--port={port}", "--skip-name-resolve")
+    with mysql_servers.server("mysql", *options) as url:
+        yield url
+
+
+def jdbc_url(url: str) -> str:
+    """The JDBC form of a SQLAlchemy URL."""
+    parts = sa.make_url(url)
+    if parts.get_backend_name() == "postgresql":
+        return oracle.jdbc_url(url)
+    asked = "useSSL=false&allowPublicKeyRetrieval=true&serverTimezone=UTC"
+    return f"jdbc:mysql://{parts.host}:{parts.port}/{parts.database}?{asked}"
 
 
 class Hive3:
     """An embedded Hive 3.1.3.
 
-    :param metastore_url: SQLAlchemy URL of a PostgreSQL database with Hive's 3.1.0 schema.
+    :param metastore_url: SQLAlchemy URL of a database with Hive's 3.1.0 schema, on PostgreSQL or MySQL.
     :param warehouse: warehouse directory; a database ``d`` gets ``d.db`` in it.
     """
 
@@ -80,7 +115,7 @@ class Hive3:
             "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={self._scratch.name}",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
             "-cp", str(output / "classes"), "hive3.Launcher", str(output / "classes"), str(output / "lib"),
-            oracle.jdbc_url(metastore_url), str(warehouse), self._scratch.name,
+            jdbc_url(metastore_url), str(warehouse), self._scratch.name,
         ]  # fmt: skip
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -32,6 +32,11 @@ ROOMIER = {"HL_TABLE", "TC_TABLE", "WS_TABLE", "CQ_TABLE", "CC_TABLE"}
 """Hive 3.1 leaves 128 characters for the name of a table in these, Hive 4 256."""
 
 
+@pytest.fixture(scope="module", params=["postgresql", "mysql"])
+def hive3_database(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
 def table() -> str:
     """A name that no other test uses; the verbs of transactions do not ask the catalog."""

@@ -16,16 +16,14 @@ from airflow_hive_acid.metastore.catalog.values.partition_alteration import Part
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.setup.schema import EXTENSION_TABLES, EXTENSION_VERSION, METADATA
-from tests.interop.oracle import oracle
+from tests import hive_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.interop
 
 OURS = {table.name for table in EXTENSION_TABLES}
-NEW_IN_4_1 = oracle.RECIPE / "sql" / "schema-4.0-to-4.1.mysql.sql"
 
 # Where Hive's MySQL script differs from its other ones in what only Hive itself uses, or leaves less room than ours.
 ROOMIER = {
@@ -53,29 +51,11 @@ def new_database(server: str, name: str) -> str:
     return sa.make_url(server).set(database=name).render_as_string(hide_password=False)
 
 
-def run_scripts(url: str, *scripts: Path) -> None:
-    """As ``mysql database < script`` does."""
-    from pymysql.constants import CLIENT
-
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args={"client_flag": CLIENT.MULTI_STATEMENTS})
-    driver = engine.raw_connection()
-    try:
-        cursor = driver.cursor()
-        for script in scripts:
-            cursor.execute(script.read_text())
-            while cursor.nextset():
-                pass
-        driver.commit()
-    finally:
-        driver.close()
-
-
 @pytest.fixture(params=["4.0.0", "4.1.0"])
 def hives(request: pytest.FixtureRequest, mariadb_server: str) -> Iterator[MetastoreClient]:
     """A client of a metastore of Hive's own scripts, of each version."""
-    script = oracle.build() / "schema" / "hive-schema-4.0.0.mysql.sql"
     url = new_database(mariadb_server, f"hives_{request.param[:3].replace('.', '_')}")
-    run_scripts(url, *([script] if request.param == "4.0.0" else [script, NEW_IN_4_1]))
+    hive_scripts.create(url, request.param)
     with MetastoreClient(url) as client:
         assert client.check_schema().version == request.param
         yield client

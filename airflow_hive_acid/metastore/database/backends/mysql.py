@@ -22,7 +22,7 @@ from airflow_hive_acid.metastore.database.clock import (
     statement_ms,
 )
 from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
-from airflow_hive_acid.metastore.database.layouts import find_layout
+from airflow_hive_acid.metastore.database.layouts import find_layout, standard_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,14 +48,15 @@ class MysqlBackend(Backend):
     def make_engine(self, url: sa.URL, pool_size: int, *, patient: bool) -> Engine:
         """See :class:`Backend`."""
         engine = server_engine(self, url, pool_size, {"conv": _literals()}, patient=patient)
-        event.listen(engine, "connect", _prepare)
+        # First: SQLAlchemy asks the first connection for its sql_mode, and quotes names by that.
+        event.listen(engine, "connect", _prepare, insert=True)
         if not patient:
             event.listen(engine, "connect", _hurry)
         return engine
 
     def find_layout(self, connection: Connection) -> Layout:
         """See :class:`Backend`."""
-        return find_layout(connection, sa.func.database())
+        return find_layout(connection, standard_columns(sa.func.database()))
 
     def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
         """See :class:`Backend`; the joined form says the same."""

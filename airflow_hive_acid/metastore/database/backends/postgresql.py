@@ -52,6 +52,22 @@ LISTEN = sa.text("LISTEN hive_acid_locks")
 UNLISTEN = sa.text("UNLISTEN *")
 NOT_DURABLE = sa.text("SET LOCAL synchronous_commit = off")
 """Of a transaction whose loss in a crash would do no harm: nobody waits for the disk behind its locks."""
+_CLASS = sa.table("pg_class", sa.column("oid"), sa.column("relname"), sa.column("relkind"), sa.column("relnamespace"),
+                  schema="pg_catalog")  # fmt: skip
+_ATTRIBUTE = sa.table("pg_attribute", sa.column("attrelid"), sa.column("attname"), sa.column("attnum"),
+                      sa.column("attisdropped"), schema="pg_catalog")  # fmt: skip
+_NAMESPACE = sa.table("pg_namespace", sa.column("oid"), sa.column("nspname"), schema="pg_catalog")
+_COLUMNS = (
+    sa.select(sa.cast(_CLASS.c.relname, sa.Text), sa.cast(_ATTRIBUTE.c.attname, sa.Text))
+    .join_from(_CLASS, _NAMESPACE, _NAMESPACE.c.oid == _CLASS.c.relnamespace)
+    .join(_ATTRIBUTE, _ATTRIBUTE.c.attrelid == _CLASS.c.oid)
+    .where(
+        _NAMESPACE.c.nspname == func.current_schema(), _CLASS.c.relkind.in_(["r", "p"]),
+        _ATTRIBUTE.c.attnum > 0, sa.not_(_ATTRIBUTE.c.attisdropped),
+    )
+)  # fmt: skip
+"""Tables, views left out, and their columns. From the catalogs, where everybody sees all: information_schema hides what
+the user has no right to, and a table that is hidden is none that is not there."""
 _CREATION_UNTIL_COMMIT = sa.select(func.pg_advisory_xact_lock(func.hashtext("hive_acid_schema")))
 _DIVISION_BY_ZERO = "22012"
 """SQLSTATE of what :class:`halt_if` raises."""
@@ -118,7 +134,7 @@ class PostgresqlBackend(Backend):
 
     def find_layout(self, connection: Connection) -> Layout:
         """See :class:`Backend`."""
-        return find_layout(connection, func.current_schema())
+        return find_layout(connection, _COLUMNS)
 
     def open_txn_lock(self, *, exclusive: bool) -> Step:
         """See :class:`Backend`."""

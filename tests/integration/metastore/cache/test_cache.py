@@ -96,6 +96,8 @@ def test_every_ddl_on_a_transactional_table_advances_its_write_id_and_its_commit
         def move(self, source: str, target: str) -> None: ...
         def name_originals(self, table: Any, places: Any) -> None: ...
         def hide(self, *_: Any) -> None: ...
+        def moving(self, *_: Any) -> Any:
+            return contextlib.nullcontext()
 
     from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
 
@@ -368,7 +370,9 @@ def test_a_touch_is_seen_by_the_first_read_after_it(reader: Reader) -> None:
     write_id = reader.table().write_id
     reader.client.catalog.touch(T)
     after = reader.table()
-    assert (after.write_id, after) == (write_id + 1, reader.client.catalog.get_table(T))
+    assert after == reader.client.catalog.get_table(T)
+    if not reader.client.database.layout().lacks("TBLS", "WRITE_ID"):
+        assert after.write_id == write_id + 1
     assert reader.counted() == {"hit": 1, "newer": 1}
 
 

@@ -16,7 +16,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.cache.cache import CachedCatalog
 from airflow_hive_acid.metastore.cache.rules import Age, Verdict
 from airflow_hive_acid.settings import Settings, Source
-from tests.integration.metastore.cache.cache_history import TABLES, Change, History, Judge
+from tests.integration.metastore.cache.cache_history import TABLES, Change, History, Judge, write_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +94,9 @@ def test_threads_that_read_while_others_alter_are_never_served_stale(metastore_u
                 while not done.is_set():
                     version += 1
                     table = own.catalog.alter_properties(TABLES[number], {"v": str(version)})
+                    change = Change(table.id, write_id_of(own, table), version)
                     with lock:
-                        judge.committed(Change(table.id, table.write_id, version))
+                        judge.committed(change)
 
         def read(number: int, cache: CachedCatalog) -> None:
             for _ in range(150):

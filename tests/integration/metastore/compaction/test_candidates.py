@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
+from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.codes import TxnType
 from tests.integration.metastore.compaction.requests import T, abort, work, write
@@ -36,6 +37,9 @@ def test_aborts_are_counted_per_table_or_partition(client: MetastoreClient) -> N
     for _ in range(3):
         abort(client, "default.u")
     found = client.compactions.find_aborts_to_clean(count=2, age_ms=-1)
+    if client.database.layout().counts_txns:
+        assert found == []  # its Hive compacts them away
+        return
     assert [(a.resource, a.components) for a in found] == [(Resource("default", "u"), 3)]
     assert len(client.compactions.find_aborts_to_clean(count=0, age_ms=-1)) == 4
 
@@ -44,6 +48,14 @@ def test_a_soft_delete_waits_in_the_queue_with_its_location(client: MetastoreCli
     txn = client.open_txn(type=TxnType.SOFT_DELETE)
     with client.database.transaction() as connection:
         resource = Resource("default", "t")
+        if client.database.layout().counts_txns:
+            with pytest.raises(
+                SchemaVersionError, match=r"a drop that leaves its files .* drop it under an exclusive lock"
+            ):
+                client.compactions.enqueue_soft_delete(
+                    connection, resource, "file:/w/t", txn_id=txn, highest_write_id=7
+                )
+            return
         client.compactions.enqueue_soft_delete(
             connection, resource, "file:/w/t.v1", txn_id=txn, highest_write_id=7, purge=True
         )

@@ -139,7 +139,9 @@ def test_a_commit_whose_answer_is_lost_is_asked_again(metastore_url: str, monkey
         txn = client.begin({"db.t": "update"})
         _lose_after_commit(client.database, monkeypatch, times=1)
         txn.commit()
-        assert [t.state.value for t in client.show_transactions(include_committed=True)] == ["c", "c"]
+        committed = [] if client.database.layout().counts_txns else ["c", "c"]  # their rows are gone in a Hive 3
+        assert [t.state.value for t in client.show_transactions(include_committed=True)] == committed
+        assert client.get_valid_write_ids("db.t")["db.t"].is_valid(txn.write_ids["db.t"])
 
 
 @pytest.mark.rule("R17")
@@ -241,12 +243,12 @@ def test_batches_answer_each_statement(database: Database) -> None:
         first, second, third = execute_batch(
             connection,
             [
-                Step(sa.select(schema.TXNS.c.TXN_ID)),
+                Step(sa.select(schema.SEQUENCE_TABLE.c.NEXT_VAL).where(schema.SEQUENCE_TABLE.c.NEXT_VAL == 1).limit(1)),
                 Step(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=sa.bindparam("next")), {"next": 5}),
                 Step(sa.select(schema.NEXT_LOCK_ID.c.NL_NEXT)),
             ],
         )
-    assert (first.rows, second.rowcount, third.rows) == ([(0,)], 1, [(5,)])
+    assert (first.rows, second.rowcount, third.rows) == ([(1,)], 1, [(5,)])
 
 
 def test_a_batch_that_fails_leaves_nothing(database: Database) -> None:
@@ -272,9 +274,10 @@ def test_the_clock_is_the_databases_and_moves_within_a_transaction(database: Dat
 def test_a_view_of_the_database_does_not_move(client: MetastoreClient, other_client: MetastoreClient) -> None:
     count = sa.select(sa.func.count()).select_from(schema.TXNS)
     with client.database.reading() as connection:
-        assert connection.execute(count).scalar_one() == 1
+        before = connection.execute(count).scalar_one()
         other_client.open_txn()
-        assert connection.execute(count).scalar_one() == 1
+        assert connection.execute(count).scalar_one() == before
+    assert client.database.read(lambda connection: connection.execute(count).scalar_one()) == before + 1
 
 
 def test_reading_changes_nothing(client: MetastoreClient, backend: str) -> None:

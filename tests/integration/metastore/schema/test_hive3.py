@@ -24,12 +24,15 @@ from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS
 from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID, USUAL, Layout
 from airflow_hive_acid.metastore.setup.schema import METADATA
+from airflow_hive_acid.settings import Settings, Source
 from tests import hive3_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.backends("postgresql", "mariadb", "mysql"), pytest.mark.hive4("makes its own metastores")]
+
+INSISTS = Settings({Source.CONNECTION: {"hive.acid.unverified.metastores": "true"}})
 
 
 @pytest.fixture(params=hive3_schemas.KINDS)
@@ -41,7 +44,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def bare(database_url: str, kind: str) -> Iterator[MetastoreClient]:
     """A client of a metastore as Hive's or CDP's script makes it."""
     hive3_schemas.create(database_url, kind)
-    with MetastoreClient(database_url) as client:
+    with MetastoreClient(database_url, INSISTS) as client:
         yield client
 
 
@@ -130,6 +133,36 @@ def test_a_metastore_of_hive_4_has_the_usual_layout(metastore_url: str) -> None:
 def test_oracle_and_sql_server_are_named(url: str, named: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=f"{named} .*is not supported; supported are SQLite, PostgreSQL"):
         Database(url)
+
+
+def test_beside_a_vendors_hive_nothing_is_written_before_somebody_insists(
+    client: MetastoreClient, kind: str, database_url: str
+) -> None:
+    """Its protocol was never tried; a Hive 3.1's was."""
+    client.catalog.set_warehouse("file:/warehouse")
+    client.catalog.create_database("db")
+    client.catalog.create_table(TableDefinition("db", "t", (Column("id", "int"),)))
+    with client.transaction({"db.t": "insert"}):
+        pass
+    with MetastoreClient(database_url) as other:
+        assert any("hive.acid.unverified.metastores" in what for what in other.check_schema().lacks) == (kind == "cdp")
+        with other.snapshot(["db.t"]) as reader:
+            assert reader.snapshot["db.t"].high_watermark == 1
+        writes: list[Callable[[], object]] = [
+            other.open_txn,
+            lambda: other.begin({"db.t": "insert"}).abort("a test"),
+            lambda: other.catalog.alter_properties("db.t", {"a": "b"}),
+            lambda: other.catalog.add_columns("db.t", [Column("v", "string")]),
+            lambda: other.catalog.drop_table("db.t"),
+            lambda: other.catalog.create_database("more"),
+        ]
+        for write in writes:
+            if kind == "cdp":
+                with pytest.raises(SchemaVersionError, match=r"vendor's Hive \(CDP\).*hive.acid.unverified.metastores"):
+                    write()
+            else:
+                write()
+    assert ("db.t" in [f"db.{name}" for name in client.catalog.list_tables("db")]) == (kind == "cdp")
 
 
 # --- transactions -----------------------------------------------------------------------------------------------
@@ -249,6 +282,10 @@ def test_what_it_cannot_hold_is_refused_by_name_and_changes_nothing(client: Meta
         compactions.enqueue("db.t", pool="fast")
     with pytest.raises(SchemaVersionError, match=r"a rebalance of db\.t cannot be had .* has no CQ_NUMBER_OF_BUCKETS"):
         compactions.enqueue("db.t", type=CompactionType.REBALANCE)
+    with pytest.raises(SchemaVersionError, match=r"a minor compaction of db\.t is not done .*Ask for a major one"):
+        compactions.enqueue("db.t", type=CompactionType.MINOR)
+    with pytest.raises(SchemaVersionError, match="the end of a compaction that was asked for is not done"):
+        compactions.abort([1])
     assert compactions.show() == []
     with pytest.raises(SchemaVersionError, match="with mirror=False"):
         client.leases.grab_lease("db.t", 10)

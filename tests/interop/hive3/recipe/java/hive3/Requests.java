@@ -76,6 +76,9 @@ public final class Requests {
     switch (request[0]) {
       case "sql":
         return sql(request[1]);
+      case "set":
+        conf.set(request[1], request[2]);
+        return Collections.emptyList();
       case "open":
         return texts(store.openTxns(new OpenTxnRequest(Integer.parseInt(request[1]), "hive3", "localhost")).getTxn_ids());
       case "commit":
@@ -196,8 +199,9 @@ public final class Requests {
   private static HiveConf settings(String metastore, String warehouse, String scratch) {
     HiveConf made = new HiveConf(Requests.class);
     made.set("javax.jdo.option.ConnectionURL", metastore);
-    made.set("javax.jdo.option.ConnectionDriverName", "org.postgresql.Driver");
-    made.set("javax.jdo.option.ConnectionUserName", "postgres");
+    boolean mysql = metastore.startsWith("jdbc:mysql:");
+    made.set("javax.jdo.option.ConnectionDriverName", mysql ? "com.mysql.cj.jdbc.Driver" : "org.postgresql.Driver");
+    made.set("javax.jdo.option.ConnectionUserName", mysql ? "hive" : "postgres");
     made.set("javax.jdo.option.ConnectionPassword", "none");
     made.set("metastore.warehouse.dir", "file:" + warehouse);
     made.set("hive.metastore.warehouse.dir", "file:" + warehouse);
