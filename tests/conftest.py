@@ -8,6 +8,7 @@ directory of its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib.util
 import json
@@ -241,9 +242,10 @@ def postgresql_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgresql_copies(postgresql_server: str, schema_template: str) -> postgresql_servers.Copies:
+def postgresql_copies(postgresql_server: str, schema_template: str) -> Iterator[postgresql_servers.Copies]:
     """Databases with the full schema and nothing in them, for one test after the other."""
-    return postgresql_servers.Copies(postgresql_server, schema_template)
+    with contextlib.closing(postgresql_servers.Copies(postgresql_server, schema_template)) as copies:
+        yield copies
 
 
 @pytest.fixture(scope="session")

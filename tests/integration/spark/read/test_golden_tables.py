@@ -17,7 +17,7 @@ from airflow_hive_acid.spark.read.reader import read_snapshot
 from airflow_hive_acid.spark.read.select import json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
@@ -71,12 +71,14 @@ def as_recorded(value: Any, kind: str, is_partition: bool) -> Any:
     return value
 
 
-def both_ways() -> Iterator[Any]:
+def both_ways() -> list[Any]:
     """Each state with the optional jar, as users read it; without it all in ``make test-all``, else every third."""
+    found = []
     for number, (stage, table, name) in enumerate(states()):
-        yield pytest.param(stage, table, "auto", id=f"{name}-jar")
+        found.append(pytest.param(stage, table, "auto", id=f"{name}-jar"))
         repeats = () if number % 3 == 0 else pytest.mark.repeats("states of tables, read without the jar")
-        yield pytest.param(stage, table, "off", id=f"{name}-spark", marks=repeats)
+        found.append(pytest.param(stage, table, "off", id=f"{name}-spark", marks=repeats))
+    return found
 
 
 @pytest.mark.parametrize(("stage", "table", "way"), both_ways())
