@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import settings
 
-from tests import hive3_schemas, mysql_servers, postgresql_servers
+from tests import examples, hive3_schemas, mysql_servers, postgresql_servers
 from tests.applications import OneApplication
 
 if TYPE_CHECKING:
@@ -103,16 +102,13 @@ def _give_airflow_a_home() -> None:
 
 _give_airflow_a_home()
 
-# Of the examples that a property asks for, ``make test`` tries a quarter, ``make test-all`` all (tests/examples.py).
-settings.register_profile("quick", max_examples=25)
-settings.register_profile("whole", max_examples=100)
-settings.load_profile("quick")
-
 # Ten thousand tests are collected in a third of the time if nobody looks for rubbish among them.
 gc.disable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--repetitions"):
+        examples.try_fewer()
     if importlib.util.find_spec("pyspark") is not None:
         from pyspark.version import __version__ as spark
 
@@ -152,7 +148,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--repetitions",
         action="store_true",
-        help="also tests that hold a rule once more, on another kind of table or another database (make test-all)",
+        help="also tests that hold a rule once more, on another kind of table, and all examples of properties "
+        "(make test-all); default: a quarter of them",
     )
     parser.addoption(
         "--compiled",
