@@ -102,9 +102,6 @@ def _give_airflow_a_home() -> None:
 
 _give_airflow_a_home()
 
-# Ten thousand tests are collected in a third of the time if nobody looks for rubbish among them.
-gc.disable()
-
 
 def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--repetitions"):
@@ -230,10 +227,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted(kept, key=lambda item: item.path not in long)
 
 
-def pytest_collection_finish() -> None:
-    """What was imported and collected stays: looking through it again and again is a tenth of the work of a test."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays until the end: the collector of rubbish does not look through it."""
+    gc.disable()
+    try:
+        return (yield)  # type: ignore[misc]
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _is_elsewhere(item: pytest.Item) -> bool:

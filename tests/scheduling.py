@@ -52,7 +52,7 @@ def next_file(worker: int, workers: int, waiting: Sequence[str]) -> str:
     return next(file for file in reversed(waiting) if kind_of(file) == most)
 
 
-class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+class Scheduling(LoadFileScheduling):
     """xdist's ``loadfile`` with that choice."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
