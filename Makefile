@@ -9,11 +9,13 @@ CLASSES := build/spark-classes.jsa
 export PATH := $(abspath $(BIN)):$(PATH)
 # Airflow and Spark start Python many times: without cached bytecode each start compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests of one file stay together: they share a Spark application and a database server with each other. Many tests wait,
-# for a lease to end or for a process to start, so there are more workers than two cores.
+# Tests of one file stay together, and a worker keeps to files that share what it has started (tests/scheduling.py). Many
+# tests wait, for a lease to end or for a process to start, so there are more workers than two cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 # A server of MariaDB or MySQL for each worker is more than two cores bear: clients would wait for longer than they allow.
 PARALLEL_SERVERS ?= -n 2 --dist loadfile
+# Layers with servers of their own have targets of their own.
+HERE := "not interop and not storage and not zookeeper and not live and not browser"
 
 .PHONY: histories install accelerator accelerators dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
@@ -52,12 +54,21 @@ $(CLASSES): $(STAMP) scripts/class_archive.py
 
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
 test: install $(CLASSES)
-	@$(BIN)/python -m pytest -q -m "not interop and not storage and not zookeeper and not live and not browser" $(PARALLEL)
+	@$(BIN)/python -m pytest -q -m $(HERE) $(PARALLEL)
 
-## make test-all       the same with every test on both databases; make test has PostgreSQL where SQL or dying makes a difference
+## make test-all       the same with every test on both databases, what repeats a rule, all examples, and Sparks that compile
 .PHONY: test-all
+WHOLE := --every-database --repetitions --compiled
 test-all: install $(CLASSES)
-	@$(BIN)/python -m pytest -q --every-database -m "not interop and not storage and not zookeeper and not live and not browser" $(PARALLEL)
+	@$(BIN)/python -m pytest -q $(WHOLE) -m $(HERE) $(PARALLEL)
+
+## make coverage       make test under coverage: lines and branches of the package, other processes included (TESTS="tests/unit")
+.PHONY: coverage
+coverage: install $(CLASSES)
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@status=0; $(BIN)/python -m coverage run -m pytest -q -m $(HERE) $(PARALLEL) $(TESTS) || status=$$?; \
+	  $(BIN)/python -m coverage combine -q && $(BIN)/python -m coverage report > build/coverage/report.txt; \
+	  sed -n '1p;$$p' build/coverage/report.txt; echo "by file: build/coverage/report.txt"; exit $$status
 
 ## make test-postgresql  what make test runs on SQLite alone, without Spark and Airflow, on PostgreSQL
 .PHONY: test-postgresql
@@ -150,7 +161,7 @@ soak: install
 test-crashes: install
 	@$(BIN)/python -m pytest -q -rP --crashes-every 1 $(PARALLEL) tests/integration/engine/crashes/test_crash_matrix.py
 
-## make test-programs  40 random programs of DML on our engine, beside a plain model in Python; make test has 8 of them
+## make test-programs  40 random programs of DML on our engine, beside a plain model in Python; make test has 4 of them
 test-programs: install $(CLASSES)
 	@$(BIN)/python -m pytest -q --backend sqlite --programs 40 tests/integration/sql/test_random_programs.py
 

@@ -8,6 +8,8 @@ directory of its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -26,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from tests import hive3_schemas, mysql_servers, postgresql_servers
+from tests import examples, hive3_schemas, mysql_servers, postgresql_servers
+from tests.applications import OneApplication
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,14 +44,14 @@ DEFAULT_BACKENDS = ("sqlite", "postgresql")
 ROOMS_OF_SQL = tuple(
     Path(__file__).parent / room
     for room in (
-        "acceptance",
         "integration/airflow",
         "integration/metastore",
         "integration/replication",
         "unit/metastore",
     )
 )
-"""Where a database makes a difference. What is built above them runs on SQLite, but for ``every_database``."""
+"""Where a database makes a difference. What is built above them runs on SQLite, but for the marks
+``every_database`` and ``instead``."""
 
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a place for directories of their own, made by tempfile
@@ -107,12 +110,24 @@ def pytest_configure(config: pytest.Config) -> None:
         # There writing has to be insisted on.
         insist = SETTINGS["hive.acid.unverified.metastores"]
         SETTINGS[insist.key] = replace(insist, default="true")
+    if not config.getoption("--repetitions"):
+        examples.try_fewer()
     if importlib.util.find_spec("pyspark") is not None:
         from pyspark.version import __version__ as spark
 
         if tuple(map(int, spark.split(".")[:2])) < (4, 3):
             # Older PySparks leave the socket of collect() to the garbage collector.
             config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile`` workers keep to what they have started (tests/scheduling.py)."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.scheduling import Scheduling
+
+    return Scheduling(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -132,6 +147,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--every-database",
         action="store_true",
         help="all tests on sqlite and postgresql, also those above the rooms of SQL (make test-all)",
+    )
+    parser.addoption(
+        "--repetitions",
+        action="store_true",
+        help="also tests that hold a rule once more, on another kind of table, and all examples of properties "
+        "(make test-all); default: a quarter of them",
+    )
+    parser.addoption(
+        "--compiled",
+        action="store_true",
+        help="the Sparks that tests share compile expressions as a user's Spark does (make test-all); for a few rows "
+        "compiling costs more than interpreting them",
     )
     parser.addoption(
         "--accelerator",
@@ -180,6 +207,9 @@ def _backends(metafunc: pytest.Metafunc) -> Sequence[str]:
     )
     if everywhere or any(metafunc.definition.path.is_relative_to(room) for room in ROOMS_OF_SQL):
         return DEFAULT_BACKENDS
+    instead = metafunc.definition.get_closest_marker("instead")
+    if instead is not None:
+        return instead.args
     only = metafunc.definition.get_closest_marker("backends")
     named = [] if only is None else [name for name in only.args if name in DEFAULT_BACKENDS]
     return named or DEFAULT_BACKENDS[:1]
@@ -193,12 +223,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     of_hive_3 = config.getoption("--schema") is not None
+    repetitions = config.getoption("--repetitions")
     for item in items:
         not_there = of_hive_3 and item.get_closest_marker("hive4") is not None
-        (left_out if not_there or _is_elsewhere(item) else kept).append(item)
+        not_now = not repetitions and item.get_closest_marker("repeats") is not None
+        (left_out if not_there or not_now or _is_elsewhere(item) else kept).append(item)
     config.hook.pytest_deselected(items=left_out)
     long = {item.path for item in kept if item.get_closest_marker("spark") or item.get_closest_marker("airflow")}
     items[:] = sorted(kept, key=lambda item: item.path not in long)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays until the end: the collector of rubbish does not look through it."""
+    gc.disable()
+    try:
+        return (yield)  # type: ignore[misc]
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _is_elsewhere(item: pytest.Item) -> bool:
@@ -214,9 +257,10 @@ def postgresql_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgresql_copies(postgresql_server: str, schema_template: str) -> postgresql_servers.Copies:
+def postgresql_copies(postgresql_server: str, schema_template: str) -> Iterator[postgresql_servers.Copies]:
     """Databases with the full schema and nothing in them, for one test after the other."""
-    return postgresql_servers.Copies(postgresql_server, schema_template)
+    with contextlib.closing(postgresql_servers.Copies(postgresql_server, schema_template)) as copies:
+        yield copies
 
 
 @pytest.fixture(scope="session")
@@ -367,6 +411,13 @@ def accelerator_jar() -> Path | None:
     return None if jar is None else Path(jar)
 
 
+def _spark_conf(config: pytest.Config) -> dict[str, str]:
+    """For tables of a few rows: what costs a Spark more than it saves is left out."""
+    if config.getoption("--compiled"):
+        return {}
+    return {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 @pytest.fixture(scope="session")
 def spark(
     tmp_path_factory: pytest.TempPathFactory, accelerator_jar: Path | None, pytestconfig: pytest.Config
@@ -386,12 +437,26 @@ def spark(
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", tmp_path_factory.mktemp("spark").as_uri())
+        .config(map=_spark_conf(pytestconfig))
         .config(map={} if accelerator_jar is None or unwanted else {"spark.jars": str(accelerator_jar)})
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_application(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[OneApplication]:
+    """Starts real Spark applications by spark-submit, the same one again and again."""
+    from airflow_hive_acid.engine import SparkSubmitLauncher
+
+    logs = tmp_path_factory.mktemp("spark-logs")
+    one = OneApplication(SparkSubmitLauncher("local[2]", conf=_spark_conf(pytestconfig), log_directory=logs))
+    yield one
+    one.stop()
 
 
 @dataclass(frozen=True)

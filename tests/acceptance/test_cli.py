@@ -67,6 +67,7 @@ def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
     assert not home.exists()
 
 
+@pytest.mark.instead("postgresql")
 def test_each_verb_is_a_process_that_works_on_a_server(metastore_url, tmp_path, home):
     """No Spark: DDL and what looks at the metastore. Every one that prints rows does so as JSON and as CSV, too."""
     environment = {"HIVE_ACID_METASTORE_URL": metastore_url, "HIVE_ACID_WAREHOUSE": str(tmp_path / "w")}

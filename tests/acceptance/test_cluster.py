@@ -34,6 +34,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SPARK_", "PYSPARK_"))}
     environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    environment["SPARK_DAEMON_JAVA_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"]
     main = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
     processes: list[subprocess.Popen[bytes]] = []
     deadline = time.monotonic() + 600
@@ -83,7 +84,13 @@ def test_a_table_lives_on_a_cluster_of_two_workers(master: str, warehouse: str, 
     client.create_schema()
     launcher = SparkSubmitLauncher(
         master,
-        conf={"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.driver.host": "127.0.0.1"},
+        conf={
+            "spark.executor.memory": "512m",
+            "spark.cores.max": "2",
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
+            "spark.sql.shuffle.partitions": "2",
+        },
         log_directory=tmp_path / "logs",
         environment={"SPARK_LOCAL_IP": "127.0.0.1"},
     )

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.instead("postgresql")]
 PROGRAM = Path(sys.executable).parent / "hive-acid"
 
 

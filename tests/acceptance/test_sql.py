@@ -8,7 +8,7 @@ from pyarrow import orc
 
 from airflow_hive_acid.errors import BadRecordError, CardinalityViolationError, SqlSyntaxError, WriteConflictError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.instead("postgresql")]
 
 TABLES = """
 CREATE DATABASE w;

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_hive_acid.errors import BadRecordError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.instead("postgresql")]
 # ruff: noqa: S608 - formats are the test's own
 
 

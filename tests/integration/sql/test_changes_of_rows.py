@@ -35,9 +35,8 @@ INSERT INTO w.p VALUES (1, 'a', 1, DATE '2024-01-01'), (2, 'b', 1, DATE '2024-01
 
 
 @pytest.fixture
-def engine(real_engine: Engine) -> Engine:
-    real_engine.run(SETUP)
-    return real_engine
+def engine(prepared_engine: Engine) -> Engine:
+    return prepared_engine
 
 
 def _rows(engine: Engine, query: str) -> list[list[Any]]:
@@ -221,8 +220,10 @@ def test_a_query_becomes_files_in_a_directory(engine: Engine, tmp_path: Path) ->
     assert (tmp_path / "mine" / "letter").read_text() == "keep"
 
 
-def test_a_directory_of_tables_is_never_overwritten(engine: Engine, tmp_path: Path) -> None:
+def test_a_directory_of_tables_is_never_overwritten(real_engine: Engine, tmp_path: Path) -> None:
+    engine = real_engine
     engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.u (a INT, b STRING) STORED AS ORC;"
         f"CREATE EXTERNAL TABLE w.e (a INT) STORED AS ORC LOCATION 'file:{tmp_path}/outside/e';"
         f"CREATE DATABASE far LOCATION 'file:{tmp_path}/far'"
     )

@@ -13,6 +13,7 @@ import pytest
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.decisions import Kind as Outcome
+from tests.examples import examples
 from tests.interop.programs import Clean, Compact, Program, program
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-#: Two for each kind of table; the long target runs 200.
-FEW = 8
+#: One for each kind of table, four in make test-all; the long target runs 200.
+FEW = examples(16)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

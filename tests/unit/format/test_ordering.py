@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.format.ordering import OrderTerm, order_text, read_order
+from tests.examples import examples
 
 NOT_COLUMNS = (
     "",
@@ -81,7 +82,7 @@ def test_what_is_written_is_read_again(terms: list[OrderTerm]) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_is_columns_or_an_error_of_ours(text: str) -> None:
     try:
         terms = read_order(text, ["a", "b"])

@@ -19,6 +19,7 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name, parse_directory
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.replication.acid.plan import Plan, ReplicaView, SourceView, leftovers, plan
+from tests.examples import examples
 
 if TYPE_CHECKING:
     import random
@@ -201,7 +202,7 @@ OPERATIONS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(OPERATIONS, st.randoms(use_true_random=False))
 @pytest.mark.rule("R4")
 @pytest.mark.rule("R18")

@@ -14,6 +14,7 @@ from airflow_hive_acid.replication.events.event import EventKind as K
 from airflow_hive_acid.replication.events.exim_tasks import EximReplicationTaskFactory, merge_syncs
 from airflow_hive_acid.replication.events.factories import create_tasks
 from airflow_hive_acid.replication.events.tasks import TaskSettings
+from tests.examples import examples
 from tests.unit.replication.replica_model import Held, Replica, Source, content, name_of, table_object
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ SEEDS = st.integers(0, 2**32)
 # --- properties ---
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(seed=SEEDS, size=st.integers(0, 25), collapsed=st.booleans())
 def test_a_replica_is_the_source_however_its_events_are_cut_repeated_and_collapsed(
     seed: int, size: int, collapsed: bool
@@ -237,7 +238,7 @@ def test_a_replica_is_the_source_however_its_events_are_cut_repeated_and_collaps
     assert content(replica.tables) == content(source.tables)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, size=st.integers(0, 40))
 def test_collapsed_events_are_fewer_and_lose_no_id(seed: int, size: int) -> None:
     events = build(Random(seed), size).events

@@ -21,6 +21,7 @@ from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication.events.event import EventSource, read_after
 from airflow_hive_acid.replication.events.segments import Segment, chain, decode_segment, encode_segment, to_merge
 from airflow_hive_acid.replication.events.store import EventStore
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -209,7 +210,7 @@ def test_many_small_copies_do_not_leave_many_files(root: str) -> None:
     assert store(root).events_after(0) == events(1, 120)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_two_who_copy_at_once_do_no_harm(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """

@@ -37,13 +37,14 @@ from airflow_hive_acid.sql.model.statements import (
 )
 from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 from airflow_hive_acid.sql.parsing.multi_insert import in_order
+from tests.examples import examples
 from tests.unit.sql.catalog import VIEWS, table_of
 from tests.unit.sql.test_corpus import STATEMENTS
 
 PLACE = re.compile(r"line \d+, column \d+: .+\n  .*\n  \s*\^+", re.DOTALL)
 TEXTS = [statement.text for statement in parse_script(STATEMENTS)]
 TOKENS = sorted(set(re.findall(r"'[^']*'|[A-Za-z_]+|\d+|[^\sA-Za-z_0-9]", STATEMENTS)))
-RUNS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RUNS = settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read(text: str) -> None:
@@ -172,13 +173,13 @@ def test_statements_of_a_grammar(text: str) -> None:
     read(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from(TOKENS), max_size=12).map(" ".join))
 def test_words_in_any_order(text: str) -> None:
     read(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=60))
 @example("SELECT '\x00'")
 @example("\ufeffSELECT 1")

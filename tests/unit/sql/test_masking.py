@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.sql.text.masking import hide_secrets, is_secret, secrets_in
+from tests.examples import examples
 
 KEYS = (
     "password",
@@ -50,7 +51,7 @@ def test_results_never_hold_one() -> None:
 
 
 @given(st.text(alphabet="pasword '\"=\\`:/@.-", max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_text_can_be_asked(text: str) -> None:
     assert hide_secrets(hide_secrets(text)) == hide_secrets(text)
 

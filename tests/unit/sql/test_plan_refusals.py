@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +142,7 @@ _CORPUS = [sql for sql, *_ in (*INVALID, *UNSUPPORTED)] + ACCEPTED
 _PIECES = sorted({word for sql in _CORPUS for word in sql.split()})
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(_CORPUS), st.lists(st.tuples(st.integers(0, 30), st.sampled_from(_PIECES)), max_size=4))
 def test_changed_statements_are_planned_or_refused(plan_of: PlanOf, sql: str, changes: list[tuple[int, str]]) -> None:
     """Words are replaced or put in; whatever comes out, only errors of ours come back."""

@@ -13,6 +13,7 @@ from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, partition_filter
 from airflow_hive_acid.sql.model.statements import Delete
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,7 +199,7 @@ def sqlite() -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(where=_conditions, row=_rows)
 def test_nothing_is_dropped_that_a_database_would_find(
     sqlite: sqlite3.Connection, where: str, row: tuple[str | None, int | None]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import HiveAcidError, SqlSyntaxError, UnsupportedStatementError
 from airflow_hive_acid.sql import parse_script
+from tests.examples import examples
 
 SYNTAX = [
     ("SELEC a FROM t", 1, 1, "no statement begins with 'SELEC'; did you mean SELECT?"),
@@ -144,7 +145,7 @@ UNION ALL GROUP BY ORDER LIMIT IN EXISTS t db.t a b.c 'x' "y" `z` 1 2.5 ( ) , ; 
 _words = st.sampled_from([*_WORDS.split(), "\n"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(_words, max_size=25).map(" ".join) | st.text(max_size=60))
 def test_whatever_a_script_says_only_errors_of_ours_come_back(script: str) -> None:
     with suppress(HiveAcidError):

@@ -164,11 +164,18 @@ def effects_of(world: World, case: Case) -> Process:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every statement killed and asleep, or in the small form one after the other by turns."""
+    """Every statement killed and asleep, or in the small form one after the other by turns; so, too, its database."""
     if "sleeps" in metafunc.fixturenames:
-        whole = metafunc.config.getoption("--crashes-every") > 0
+        asked = metafunc.config.getoption
+        whole = asked("--crashes-every") > 0
+        both = whole or asked("--every-database") or asked("--backend")
         taken = [
-            pytest.param(case, sleeps, id=f"{case.name.replace(' ', '-')}-{'asleep' if sleeps else 'killed'}")
+            pytest.param(
+                case,
+                sleeps,
+                id=f"{case.name.replace(' ', '-')}-{'asleep' if sleeps else 'killed'}",
+                marks=() if both else pytest.mark.backends(("sqlite", "postgresql")[number // 2 % 2]),
+            )
             for number, case in enumerate(CASES)
             for sleeps in (False, True)
             if whole or sleeps == bool(number % 2)

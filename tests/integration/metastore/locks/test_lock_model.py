@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.compatibility import Lock
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from tests.examples import examples
 from tests.models import PLACES, Place, embedded_metastore, must_wait
 
 Wanted = list[tuple[Place, LockType]]
@@ -59,7 +60,7 @@ class Queue:
             del self.requests[lock_id]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_requests_are_granted_exactly_when_the_queue_grants_them(history: list[tuple[str, int, Wanted]]) -> None:
     with embedded_metastore() as client:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from tests.examples import examples
 from tests.models import embedded_metastore
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Model:
         return True
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.lists(writes, min_size=WRITERS, max_size=WRITERS))
 def test_commits_are_refused_exactly_when_the_model_refuses_them(
     history: list[tuple[str, int]], written: Sequence[dict[tuple[str, str | None], str]]

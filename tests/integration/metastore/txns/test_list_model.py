@@ -18,6 +18,7 @@ from airflow_hive_acid.format.write_ids import (
 )
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.setup import schema
+from tests.examples import examples
 from tests.models import embedded_metastore
 
 GAP_MS = 1000  # hive.txn.opentxn.timeout
@@ -64,7 +65,7 @@ class History:
         return found
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_the_database_gives_the_lists_that_folding_all_rows_gives(history: list[tuple[str, int, str]]) -> None:
     with embedded_metastore() as client:

@@ -28,7 +28,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures"
 UNSUPPORTED = ("insert_only", "types_tsltz")
 
 
-def states() -> list[Any]:
+def states() -> list[tuple[Path, str, str]]:
     found = []
     for case in sorted(p for p in FIXTURES.iterdir() if p.is_dir() and p.name not in UNSUPPORTED):
         for stage in sorted(p for p in case.iterdir() if p.is_dir()):
@@ -37,7 +37,7 @@ def states() -> list[Any]:
                 if "row__id" not in expected.read_text()[:300]:
                     continue  # recorded before the table had transactions
                 if [*stage.glob(f"tree*/{table}")] and table in json.loads((stage / "snapshot.json").read_text()):
-                    found.append(pytest.param(stage, table, id=f"{case.name}-{stage.name}-{table}"))
+                    found.append((stage, table, f"{case.name}-{stage.name}-{table}"))
     return found
 
 
@@ -71,8 +71,17 @@ def as_recorded(value: Any, kind: str, is_partition: bool) -> Any:
     return value
 
 
-@pytest.mark.parametrize("way", ["auto", "off"], ids=["jar", "spark"])
-@pytest.mark.parametrize(("stage", "table"), states())
+def both_ways() -> list[Any]:
+    """Each state with the optional jar, as users read it; without it all in ``make test-all``, else every third."""
+    found = []
+    for number, (stage, table, name) in enumerate(states()):
+        found.append(pytest.param(stage, table, "auto", id=f"{name}-jar"))
+        repeats = () if number % 3 == 0 else pytest.mark.repeats("states of tables, read without the jar")
+        found.append(pytest.param(stage, table, "off", id=f"{name}-spark", marks=repeats))
+    return found
+
+
+@pytest.mark.parametrize(("stage", "table", "way"), both_ways())
 def test_rows_and_row_ids_are_those_hive_read(
     spark: SparkSession, golden_snapshot: Callable, stage: Path, table: str, way: str
 ) -> None:

@@ -62,7 +62,11 @@ def one_way(table: Any, spark: SparkSession, way: str) -> Any:
     return table
 
 
-@pytest.fixture(params=["auto", "off"], ids=["jar", "spark"])
+WITHOUT_THE_JAR = pytest.param("off", id="spark", marks=pytest.mark.repeats("events of old Hives, without the jar"))
+BOTH = pytest.mark.parametrize("table", ["auto", "off"], ids=["jar", "spark"], indirect=True)
+
+
+@pytest.fixture(params=[pytest.param("auto", id="jar"), WITHOUT_THE_JAR])
 def table(request: pytest.FixtureRequest, spark: SparkSession, acid_table: Callable) -> Any:
     """A table whose base and deltas are of Hive 1 and 2.
 
@@ -112,6 +116,7 @@ def ids(table: Any) -> dict[tuple[int, int, int], tuple[Any, ...]]:
     return {key[:3]: row for key, row in table.ids().items()}
 
 
+@BOTH
 def test_the_latest_event_about_a_row_counts(table: Any) -> None:
     assert ids(table) == LEFT
     assert sorted(table.rows()) == sorted(LEFT.values())
@@ -129,6 +134,7 @@ def test_a_snapshot_sees_the_updates_of_its_time(table: Any) -> None:
     assert ids(table)[1, 0, 0] == (0, "zero")
 
 
+@BOTH
 def test_predicates_do_not_bring_back_what_was_replaced(table: Any) -> None:
     frame = table.frame(row_ids=True)
     assert frame.where("name = 'zero'").collect() == []
@@ -136,6 +142,7 @@ def test_predicates_do_not_bring_back_what_was_replaced(table: Any) -> None:
     assert frame.where("id between 2 and 3").selectExpr("name").collect() == [("second of 7",)]
 
 
+@BOTH
 def test_statements_of_ours_change_such_rows_and_a_major_compaction_ends_it(table: Any, spark: SparkSession) -> None:
     table.update("id in (0, 10)", name="upper(name)")
     table.delete("id = 1")
@@ -165,6 +172,7 @@ def test_a_base_of_an_older_hive_alone_is_compacted_once_more(table: Any, spark:
     assert table.compact("major").directories == ()
 
 
+@BOTH
 def test_what_cannot_be_told_apart_is_refused_with_the_remedy(table: Any) -> None:
     with pytest.raises(UnsupportedStatementError, match="minor compaction cannot merge; run a major one"):
         table.compact("minor")

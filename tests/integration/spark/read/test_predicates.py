@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.examples import examples
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PREDICATES, PER_JOB, FILTERED = 2000, 250, 12
+PREDICATES, PER_JOB, FILTERED = examples(2000), 250, 12
 LEAVES = {
     "id": ["0", "17", "-5", "499", "null", "2147483647"],
     "big": ["0L", "100L", "-9223372036854775808L", "null"],

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+
+@pytest.fixture
+def spark(spark: SparkSession) -> SparkSession:
+    """A session that compiles expressions, as a user's does: what Spark makes of a hash decides about buckets."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", "true")
+    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+    return session
+
+
 LOCAL = "timestamp with local time zone"
 SEVERAL_COLUMNS = 12
 

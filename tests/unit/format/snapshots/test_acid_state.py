@@ -13,6 +13,7 @@ from airflow_hive_acid.errors import CorruptTableError, SnapshotTooOldError
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from tests.examples import examples
 
 ALL_TXNS = ValidTxnList(10**6)
 
@@ -431,7 +432,7 @@ _events = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(_events, max_size=25))
 def test_every_snapshot_sees_each_committed_row_once_whatever_compaction_does(events: list[tuple[Any, ...]]) -> None:
     """Writers commit and abort in any order, compactions come between; a Cleaner works once all readers are gone."""

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from airflow_hive_acid.metastore.cache.entries import Store, TableEntry
 from airflow_hive_acid.metastore.cache.rules import Verdict
 from airflow_hive_acid.metastore.cache.state import CacheState, Looking, Round
+from tests.examples import examples
 from tests.unit.metastore.cache.cache_world import EXTERNAL, KEYS, TRANSACTIONAL, World, begin_round, open_writes
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class Actors:
 STEP = st.tuples(st.integers(0, 999), st.integers(0, 59), st.integers(0, 59))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(STEP, min_size=20, max_size=120))
 def test_no_interleaving_of_writers_followers_loaders_and_readers_breaks_a_guarantee(
     steps: list[tuple[int, int, int]],
