@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.id_ranges import NO_IDS, IdRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from typing_extensions import Self
@@ -240,26 +240,46 @@ def fold_open_txns(
 ) -> OpenTxns:
     """Fold all rows of TXNS, ascending, into the open and aborted txns.
 
-    An id is assigned before its row becomes visible. Below a row younger than the timeout a missing id may therefore
-    still appear, and counts as open; openers promise not to let a row appear later than that.
-
     :param rows: ``(TXN_ID, TXN_STATE, TXN_TYPE, age in ms by the database clock)``.
     :param gap_timeout_ms: ``hive.txn.opentxn.timeout``.
     :param exclude_types: types left out of the list; they still hold back ``min_open``.
     """
+    return fold_txn_rows(_with_next_below(rows, gap_timeout_ms), exclude_types)
+
+
+def _with_next_below(
+    rows: Iterable[tuple[int, str, int | None, int]], gap_timeout_ms: int
+) -> Iterator[tuple[int, str, int | None, int | None]]:
+    below = 0
+    for txn_id, state, txn_type, age_ms in rows:
+        yield txn_id, state, txn_type, below if age_ms < gap_timeout_ms else None
+        below = txn_id
+
+
+def fold_txn_rows(
+    rows: Iterable[tuple[int, str, int | None, int | None]], exclude_types: Collection[int] = _READ_ONLY
+) -> OpenTxns:
+    """Fold those rows of TXNS that matter, ascending, into the open and aborted txns.
+
+    An id is assigned before its row becomes visible. Below a row younger than the timeout a missing id may therefore
+    still appear, and counts as open; openers promise not to let a row appear later than that. A committed row right
+    above another row says nothing, unless it is the last, and may be left out.
+
+    :param rows: ``(TXN_ID, TXN_STATE, TXN_TYPE, next id below that has a row, 0 for none)``; the last is None for a
+        row that is not young.
+    :param exclude_types: types left out of the list; they still hold back ``min_open``.
+    """
     opened: list[tuple[int, int]] = []
     aborted: list[int] = []
-    bound = mark = low_boundary = 0
+    mark = low_boundary = 0
     min_open: int | None = None
-    for txn_id, state, txn_type, age_ms in rows:
+    for txn_id, state, txn_type, below in rows:
         mark = txn_id
-        if age_ms < gap_timeout_ms:
-            if txn_id > bound + 1:
-                opened.append((bound + 1, txn_id - 1))
-                min_open = bound + 1 if min_open is None else min_open
-        else:
+        if below is None:
             low_boundary = txn_id
-        bound = txn_id
+        elif txn_id > below + 1:
+            opened.append((below + 1, txn_id - 1))
+            min_open = below + 1 if min_open is None else min_open
         if state not in ("o", "a"):
             continue
         if state == "o" and min_open is None:

@@ -4,7 +4,7 @@ PostgreSQL (``KeptConnections``): for the verbs in whose path every microsecond 
 it back costs a third of what a client spends on a verb, so a few stay checked out, and a verb takes one of those. Their
 statements are prepared, and the server plans them once: often while TXNS holds a handful of rows, when reading all of
 them is the cheapest way. That plan stays, while the table grows to thousands of rows. So these connections, whose
-statements all look up single rows, are told to prefer indexes.
+statements all look up single rows, are told to prefer indexes, and not to compile anything.
 
 SQLite (``IdleConnections``): for all operations; there a statement is a call of a function, and the pool dearer.
 """

@@ -334,8 +334,10 @@ def _allocate(connection: Connection, client: Verbs, txn_id: int, tables: list[T
 
     for table in tables[:-1]:
         write_ids[table] = allocate(connection, table, [txn_id])[txn_id]
+    # One table without events takes one round trip; what was read before in this transaction has locked nothing.
+    short = len(tables) == 1 and not client.notifications.enabled(connection)
     for table in tables[-1:]:
-        pairs = allocate(connection, table, [txn_id], finish=partial(announce, table))
+        pairs = allocate(connection, table, [txn_id], short=short, finish=partial(announce, table))
         write_ids[table] = pairs[txn_id]
     return write_ids
 

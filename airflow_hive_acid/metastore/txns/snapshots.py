@@ -20,7 +20,7 @@ from airflow_hive_acid.format.write_ids import (
     OpenTxns,
     ValidTxnList,
     ValidWriteIdList,
-    fold_open_txns,
+    fold_txn_rows,
     fold_write_ids,
     read_txn_list,
 )
@@ -48,34 +48,6 @@ Names: TypeAlias = "int | PairList"
 """How a statement takes the names of tables: a place for each of so many, or a list of any length."""
 
 
-def _not_committed(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Open or aborted; no IN list, because the statements travel in batches."""
-    return or_(column == "o", column == "a")
-
-
-# One reading of the clock for the whole statement: a row must not be young in one place and old in another. Clock and
-# boundary are each computed once, and not for every young row, of which there are as many as txns in a second.
-_NOW = select(statement_ms()).scalar_subquery()
-_OLD = TXNS.alias("old")
-_BELOW = TXNS.alias("below")
-_BOUND = (
-    select(func.coalesce(func.max(_OLD.c.TXN_ID), 0).label("txn_id"))
-    .where(_OLD.c.TXN_STARTED < _NOW - _GAP)
-    .cte("bound")
-)
-#: Where txns are counted, ids become visible in order, and none is missing below the count.
-_BOUNDARY = either(select(_BOUND.c.txn_id).scalar_subquery(), COUNTED)
-#: Below an old row nothing can appear any more, however young a row there is: ids are given in order.
-_AGE = either(sa.case((TXNS.c.TXN_ID < _BOUNDARY, _GAP), else_=_NOW - TXNS.c.TXN_STARTED), _GAP)
-_MATTERS = or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= _BOUNDARY)
-_OPEN_TXNS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _AGE).where(_MATTERS).order_by(TXNS.c.TXN_ID)
-_LARGEST_TXN = either(select(func.max(_BELOW.c.TXN_ID)).scalar_subquery(), COUNTED)
-
-_T2W = TXN_TO_WRITE_ID
-_OTHER = TXN_TO_WRITE_ID.alias("t2w")
-_STATE = TXNS.alias("state")
-
-
 def _kind(number: int) -> sa.Label[int]:
     return literal(number, sa.Integer).label("kind")
 
@@ -86,6 +58,62 @@ def _no_text() -> sa.ColumnElement[Any]:
 
 def _no_number() -> sa.ColumnElement[Any]:
     return sa.cast(null(), sa.BigInteger)
+
+
+# One reading of the clock for the whole statement: a row must not be young in one place and old in another. Clock and
+# boundary are each computed once, and not for every young row, of which there are as many as txns in a second.
+_NOW = select(statement_ms()).scalar_subquery()
+_OLD = TXNS.alias("old")
+_BELOW = TXNS.alias("below")
+_BOUND = (
+    select(func.coalesce(func.max(_OLD.c.TXN_ID), 0).label("txn_id"))
+    .where(_OLD.c.TXN_STARTED <= _NOW - _GAP)
+    .cte("bound")
+)
+#: The largest txn that is not young: below it nothing can appear any more, however young a row there is, because ids
+#: are given in order. Where txns are counted, ids become visible in order, and none is missing below the count.
+_BOUNDARY = either(select(_BOUND.c.txn_id).scalar_subquery(), COUNTED)
+_NEIGHBOURS = (
+    select(
+        TXNS.c.TXN_ID,
+        TXNS.c.TXN_STATE,
+        TXNS.c.TXN_TYPE,
+        func.coalesce(func.lag(TXNS.c.TXN_ID).over(order_by=TXNS.c.TXN_ID), 0).label("LOWER_ID"),
+        func.lead(TXNS.c.TXN_ID).over(order_by=TXNS.c.TXN_ID).label("HIGHER_ID"),
+    )
+    .where(TXNS.c.TXN_ID >= _BOUNDARY)
+    .subquery("neighbours")
+)
+_N = _NEIGHBOURS.c
+
+
+def _txns_that_matter(columns: Callable[..., Sequence[Any]]) -> tuple[sa.Select[Any], ...]:
+    """Txns that are not committed, or so young that an id below them may still appear.
+
+    A young row tells which id below it has a row, because those between may still appear. Committed ones right above
+    another, all but a few of the last second's, tell nothing, and stay where they are.
+
+    :param columns: makes them from id, state, type, and the next id below a young one.
+    """
+    from_boundary = select(
+        *columns(_N.TXN_ID, _N.TXN_STATE, _N.TXN_TYPE, sa.case((_N.TXN_ID > _BOUNDARY, _N.LOWER_ID)))
+    ).where(
+        or_(_N.TXN_STATE != "c", _N.TXN_ID <= _BOUNDARY, _N.LOWER_ID < _N.TXN_ID - 1, _N.HIGHER_ID.is_(None)),
+    )
+    old = []
+    for state in ("o", "a"):
+        of_state = TXNS.alias(f"old_{state}")
+        found = select(*columns(of_state.c.TXN_ID, of_state.c.TXN_STATE, of_state.c.TXN_TYPE, _no_number()))
+        # Not as a bound of the id: all of history is below it, and would be read.
+        old.append(found.where(of_state.c.TXN_STATE == state, of_state.c.TXN_ID - _BOUNDARY < 0))
+    return from_boundary, *old
+
+
+_LARGEST_TXN = either(select(func.max(_BELOW.c.TXN_ID)).scalar_subquery(), COUNTED)
+
+_T2W = TXN_TO_WRITE_ID
+_OTHER = TXN_TO_WRITE_ID.alias("t2w")
+_STATE = TXNS.alias("state")
 
 
 def names_of(connection: Connection, tables: Sequence[TableName]) -> Names:
@@ -108,22 +136,20 @@ def table_parameters(tables: Sequence[TableName], names: Names) -> dict[str, Any
     return databases | {f"tbl_{i}": t.name for i, t in enumerate(tables)}
 
 
-def _write_id_rows(floor: Any, mark: Any, names: Names) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
+def _write_id_rows(floor: Any, mark: Any, names: Names) -> tuple[sa.Select[Any], ...]:
     """The statements about write ids.
+
+    Each is written so that there is one way to run it that costs anything like what it answers, whatever the database
+    believes of its tables: a plan is made while they are empty, and stays while they grow to millions of rows.
 
     :param floor: txns at or above it are looked at one by one, whatever became of them.
     :param mark: the txn high-water mark.
     :param names: how it takes the tables' names.
     """
-    in_tables = is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, names)
-    columns = (_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, _T2W.c.T2W_TXNID, _T2W.c.T2W_WRITEID, _no_number())
-    not_committed = (
-        select(_kind(1), *columns)
-        .join(TXNS, TXNS.c.TXN_ID == _T2W.c.T2W_TXNID)
-        .where(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID < floor, in_tables)
-    )
-    recent = select(_kind(1), *columns).where(_T2W.c.T2W_TXNID >= floor, in_tables)
     same = and_(_OTHER.c.T2W_DATABASE == NEXT_WRITE_ID.c.NWI_DATABASE, _OTHER.c.T2W_TABLE == NEXT_WRITE_ID.c.NWI_TABLE)
+    in_tables = is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, names)
+    of_table = (NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE)
+    state = select(_STATE.c.TXN_STATE).where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID).scalar_subquery()
     newest = (
         select(_OTHER.c.T2W_WRITEID)
         .where(same, _OTHER.c.T2W_TXNID <= mark)
@@ -136,35 +162,81 @@ def _write_id_rows(floor: Any, mark: Any, names: Names) -> tuple[sa.Select[Any],
         .where(
             same,
             _OTHER.c.T2W_TXNID < floor,
-            ~exists().where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID, _not_committed(_STATE.c.TXN_STATE)),
+            # One row is looked up for each; of a NOT EXISTS a list of all that are open, or of all txns, is made first.
+            func.coalesce(state, "c") == "c",
         )
         .limit(1)
         .scalar_subquery()
     )
-    tables = select(
-        _kind(2),
-        NEXT_WRITE_ID.c.NWI_DATABASE,
-        NEXT_WRITE_ID.c.NWI_TABLE,
-        newest,
-        visible,
-        NEXT_WRITE_ID.c.NWI_NEXT,
-    ).where(is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, names))
-    return not_committed, recent, tables
+    tables = select(_kind(2), *of_table, newest, visible, NEXT_WRITE_ID.c.NWI_NEXT).where(in_tables)
+    return *_of_states(same, of_table, in_tables), *_recent(floor, names), tables
 
 
+def _of_states(
+    same: sa.ColumnElement[bool], of_table: Sequence[Any], in_tables: sa.ColumnElement[bool]
+) -> tuple[sa.Select[Any], ...]:
+    """The write ids of open, and of aborted txns: those txns are looked up in each table, and never the other way."""
+    found = []
+    for state in ("o", "a"):
+        ended = TXNS.alias(f"of_txns_{state}")
+        # There is one at most. In the order of the index by which it is to be found, and not as an equality, which
+        # would do away with the order: the other index would read all write ids of the table.
+        write_id = (
+            select(_OTHER.c.T2W_WRITEID)
+            .where(same, _OTHER.c.T2W_TXNID >= ended.c.TXN_ID, _OTHER.c.T2W_TXNID <= ended.c.TXN_ID)
+            .order_by(_OTHER.c.T2W_TXNID)
+            .limit(1)
+            .scalar_subquery()
+        )
+        each = (
+            select(*of_table, ended.c.TXN_ID, write_id.label("WRITE_ID"))
+            .select_from(NEXT_WRITE_ID)
+            .join(ended, sa.true())
+            .where(ended.c.TXN_STATE == state, in_tables)
+            .subquery(f"of_{state}")
+        )
+        found.append(select(_kind(1), *each.c, _no_number()).where(each.c.WRITE_ID.is_not(None)))
+    return tuple(found)
+
+
+def _recent(floor: Any, names: Names) -> list[sa.Select[Any]]:
+    """The write ids of txns from the floor on."""
+    if not isinstance(names, int):
+        return [select(*_PAIR).where(_T2W.c.T2W_TXNID >= floor, names.holds(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE))]
+    found = []
+    for i in range(names):
+        # In the order of one index, so that it is used, and no more than the newest are read.
+        each = (
+            select(*_PAIR)
+            .where(
+                _T2W.c.T2W_DATABASE == bindparam(f"db_{i}"),
+                _T2W.c.T2W_TABLE == bindparam(f"tbl_{i}"),
+                _T2W.c.T2W_TXNID >= floor,
+            )
+            .order_by(_T2W.c.T2W_TXNID)
+            .subquery(f"recent_{i}")
+        )
+        found.append(select(each))
+    return found
+
+
+_PAIR = (
+    _kind(1),
+    _T2W.c.T2W_DATABASE,
+    _T2W.c.T2W_TABLE,
+    _T2W.c.T2W_TXNID,
+    _T2W.c.T2W_WRITEID,
+    _no_number().label("NO_NUMBER"),
+)
 _CURRENT = bindparam("current_txn", type_=sa.BigInteger)
 _MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
 #: A reader in a txn of its own sees nobody who began later. He may have waited for long: those who did are then old,
 #: and must be looked at one by one all the same.
 _FLOOR = smaller(_BOUNDARY, _MARK + 1)
-_AS_TXN_ROWS = select(
-    _kind(0),
-    TXNS.c.TXN_STATE,
-    _no_text(),
-    TXNS.c.TXN_ID,
-    sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
-    _AGE,
-).where(_MATTERS)
+_OPEN_TXNS = sa.union_all(*_txns_that_matter(lambda *columns: columns))
+_AS_TXN_ROWS = _txns_that_matter(
+    lambda txn_id, state, type_, lower: (_kind(0), state, _no_text(), txn_id, sa.cast(type_, sa.BigInteger), lower)
+)
 #: Where txns are counted, the newest one may have no row any more: the count stands for it, as if it had committed.
 _COUNT_AS_TXN = select(
     _kind(0),
@@ -172,13 +244,13 @@ _COUNT_AS_TXN = select(
     _no_text(),
     NEXT_TXN_ID.c.NTXN_NEXT - 1,
     sa.cast(0, sa.BigInteger),
-    _GAP,
+    _no_number(),
 )
-_COUNTED_TXNS = sa.union_all(_AS_TXN_ROWS, _COUNT_AS_TXN)
+_COUNTED_TXNS = sa.union_all(*_AS_TXN_ROWS, _COUNT_AS_TXN)
 
 
 def _txn_rows(*, counting: bool) -> tuple[sa.Select[Any], ...]:
-    return (_AS_TXN_ROWS, _COUNT_AS_TXN) if counting else (_AS_TXN_ROWS,)
+    return (*_AS_TXN_ROWS, _COUNT_AS_TXN) if counting else _AS_TXN_ROWS
 
 
 def _table_rows(names: Names) -> sa.Select[Any]:
@@ -215,18 +287,22 @@ def _for_list(names: Names, *, counting: bool) -> sa.CompoundSelect[Any]:
     return sa.union_all(*_write_id_rows(floor, mark, names))
 
 
+def _ended_later(*columns: Any) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """What is open or aborted now, for lists that may not have seen it."""
+    mark = bindparam("mark", type_=sa.BigInteger)
+    opened, aborted = (select(*columns).where(TXNS.c.TXN_STATE == state, TXNS.c.TXN_ID <= mark) for state in ("o", "a"))
+    return opened, aborted
+
+
 @cache
 def _for_list_and_tables(names: Names, *, counting: bool) -> sa.CompoundSelect[Any]:
     """The same with the tables' ids, and what is open or aborted now, so that it is one statement."""
     floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
-    ended_later = select(_kind(4), _no_text(), _no_text(), TXNS.c.TXN_ID, _no_number(), _no_number()).where(
-        _not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID <= mark
-    )
-    return sa.union_all(*_write_id_rows(floor, mark, names), _table_rows(names), ended_later)
+    ended_later = _ended_later(_kind(4), _no_text(), _no_text(), TXNS.c.TXN_ID, _no_number(), _no_number())
+    return sa.union_all(*_write_id_rows(floor, mark, names), _table_rows(names), *ended_later)
 
 
-# What is open or aborted now, for lists that may not have seen it.
-_ENDED_LATER = select(TXNS.c.TXN_ID).where(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID <= bindparam("mark"))
+_ENDED_LATER = sa.union_all(*_ended_later(TXNS.c.TXN_ID))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +327,8 @@ def open_txns(connection: Connection, gap_timeout_ms: int) -> OpenTxns:
     """Open and aborted txns (getOpenTxns)."""
     parameters = {"gap_timeout": gap_timeout_ms, **statement_time(connection)}
     if backend_of(connection).layout.counts_txns:
-        found = sorted((r[3], r[1], r[4], r[5]) for r in connection.execute(_COUNTED_TXNS, parameters))
-        return fold_open_txns(found, gap_timeout_ms)
-    rows = [(r[0], r[1], r[2], r[3]) for r in connection.execute(_OPEN_TXNS, parameters)]
-    return fold_open_txns(rows, gap_timeout_ms)
+        return fold_txn_rows(sorted((r[3], r[1], r[4], r[5]) for r in connection.execute(_COUNTED_TXNS, parameters)))
+    return fold_txn_rows(sorted((r[0], r[1], r[2], r[3]) for r in connection.execute(_OPEN_TXNS, parameters)))
 
 
 def take_snapshot(
@@ -289,7 +363,7 @@ def take_snapshot_and(
         "current_txn": current_txn,
         **statement_time(connection),
     }
-    txn_rows: list[tuple[int, str, int | None, int]] = []
+    txn_rows: list[tuple[int, str, int | None, int | None]] = []
     rest = []
     found, results = _rows(connection, _snapshot_of, tables, parameters, more, finish=finish)
     for row in found:
@@ -297,7 +371,7 @@ def take_snapshot_and(
             txn_rows.append((row[3], row[1], row[4], row[5]))
         else:
             rest.append(row)
-    opened = fold_open_txns(sorted(txn_rows), gap_timeout_ms)
+    opened = fold_txn_rows(sorted(txn_rows))
     valid = read_txn_list(opened, current_txn)
     return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset())), results
 
@@ -354,7 +428,7 @@ def write_ids_and_table_ids(
     for row in rows:
         by_kind[row[0]].append(row)
     if txns is None:
-        opened = fold_open_txns(sorted((r[3], r[1], r[4], r[5]) for r in by_kind[0]), gap_timeout_ms)
+        opened = fold_txn_rows(sorted((r[3], r[1], r[4], r[5]) for r in by_kind[0]))
         valid, floor, unseen = read_txn_list(opened, current_txn), opened.low_boundary, frozenset[int]()
     else:
         valid, floor, unseen = txns, parameters["floor"], frozenset(r[3] for r in by_kind[4])

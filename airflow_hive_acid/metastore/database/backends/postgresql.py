@@ -46,8 +46,14 @@ _HURRY = "-c statement_timeout=20000"
 """A statement of somebody who is not patient takes no longer than 20 s."""
 _LOCK_OPENS_SHARED = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN SHARE MODE')
 _LOCK_OPENS_EXCLUSIVE = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN EXCLUSIVE MODE')
-_PREFER_INDEXES = sa.text("SET enable_seqscan = off")
-_AS_USUAL = sa.text("RESET enable_seqscan")
+_PREFER_INDEXES = sa.text(
+    "SELECT set_config(name, 'off', false) FROM pg_settings WHERE name IN ('enable_seqscan', 'jit')"
+)
+"""Without just-in-time compilation as well: before PostgreSQL 18 a table that has to be read as a whole makes a plan so
+dear, where ``enable_seqscan`` is off, that a statement of a few rows is compiled each time, in 100 to 500 ms."""
+_AS_USUAL = sa.text(
+    "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN ('enable_seqscan', 'jit')"
+)
 LISTEN = sa.text("LISTEN hive_acid_locks")
 UNLISTEN = sa.text("UNLISTEN *")
 NOT_DURABLE = sa.text("SET LOCAL synchronous_commit = off")

@@ -379,6 +379,73 @@ def test_plans_made_on_an_empty_metastore_do_not_read_whole_tables_later(
     assert all(line.startswith("Index Cond") for line in conditions)
 
 
+def test_a_snapshot_reads_no_more_rows_when_there_is_more_history(
+    client: MetastoreClient, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan is made while the server takes all tables for empty, and stays while they grow."""
+    if backend != "postgresql":
+        return
+    sent: dict[bytes, list[bytes | None]] = {}
+    values = pipeline._values
+
+    def record(statement: pipeline.ServerStatement, parameters: Any) -> list[bytes | None]:
+        sent[statement.text] = values(statement, parameters)
+        return sent[statement.text]
+
+    with client.database.engine_of_its_own("AUTOCOMMIT").connect() as connection:
+        connection.execute(sa.text("ANALYZE"))
+    monkeypatch.setattr(pipeline, "_values", record)
+    for _ in range(8):
+        with client.transaction({"db.t": "insert"}):
+            pass
+        client.get_valid_write_ids("db.t")
+    txns, write_ids = schema.TXNS, schema.TXN_TO_WRITE_ID
+    number = sa.func.generate_series(1000, 2999).column_valued("n")
+    of_txn = (sa.literal("c"), sa.literal(0), sa.literal(0), sa.literal("u"), sa.literal("h"))
+    of_write = (sa.literal("db"), sa.literal("t"), number)
+    names = ["TXN_ID", "TXN_STATE", "TXN_STARTED", "TXN_LAST_HEARTBEAT", "TXN_USER", "TXN_HOST"]
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(txns).values(TXN_STARTED=0))
+        connection.execute(sa.insert(txns).from_select(names, sa.select(number, *of_txn)))
+        written = ["T2W_TXNID", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID"]
+        connection.execute(sa.insert(write_ids).from_select(written, sa.select(number, *of_write)))
+        connection.execute(sa.update(txns).where(txns.c.TXN_ID > 2997).values(TXN_STATE="o"))
+
+    def read(connection: Any) -> list[int]:
+        cursor = connection.connection.driver_connection.cursor()
+        prepared = cursor.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
+        found = []
+        for name, text in prepared:
+            if text.startswith("WITH bound"):
+                given = ", ".join("NULL" if v is None else f"'{v.decode()}'" for v in sent[text.encode()])
+                plan = cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {name}({given})").fetchone()
+                found.append(_rows_read(plan[0][0]["Plan"]))
+        return found
+
+    looked = client.database.run(read, hot=True)
+    assert looked
+    assert max(looked) < 60
+
+
+def _rows_read(plan: dict[str, Any]) -> float:
+    """Rows that the scans of tables have looked at, whether they were wanted or not."""
+    mine = 0.0
+    if "Relation Name" in plan:
+        mine = plan["Actual Loops"] * (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0))
+    return mine + plan.get("Rows Removed by Join Filter", 0) + sum(map(_rows_read, plan.get("Plans", ())))
+
+
+def test_statements_of_hot_verbs_prefer_indexes_and_are_not_compiled(client: MetastoreClient, backend: str) -> None:
+    """Where sequential scans are off, their cost would have a PostgreSQL before 18 compile statements of a few rows."""
+    if backend != "postgresql":
+        return
+    settings = sa.text("SELECT name, setting FROM pg_settings WHERE name IN ('enable_seqscan', 'jit')")
+    usual = client.database.read(lambda connection: dict(connection.execute(settings).all()))
+    kept = client.database.run(lambda connection: dict(connection.execute(settings).all()), hot=True)
+    assert kept == {"enable_seqscan": "off", "jit": "off"}
+    assert usual["enable_seqscan"] == "on"
+
+
 @pytest.mark.rule("R3")
 @pytest.mark.parametrize("operation", [Operation.INSERT, Operation.UPDATE])
 def test_what_waits_decides_nothing(
