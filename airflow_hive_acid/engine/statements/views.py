@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 
 
-def prepared(context: Context, statement: ViewStatement) -> Table | None:
+def prepared(context: Context, statement: ViewStatement, patience: Patience | None = None) -> Table | None:
     """The view that a statement makes, from its query; None when the statement has none, or there is nothing to do.
 
+    :param patience: how long to wait here for locks on what the query reads.
     :raises InvalidArgumentsError: for columns that do not fit, and for a view that would read itself.
     :raises AlreadyExistsError: when there is a table or view of its name that it does not replace.
     """
@@ -63,7 +65,7 @@ def prepared(context: Context, statement: ViewStatement) -> Table | None:
         raise UnsupportedStatementError(
             f"{planned.sources[0].name} is a temporary view; a view of the catalog would outlive it: name tables"
         )
-    result = run_query(context, planned, limit=0)
+    result = run_query(context, planned, limit=0, patience=patience)
     fields, expanded = _text_of(context, statement, select, result, [column for column, _ in columns])
     comments = dict(columns)
     fields = [field._replace(comment=comments.get(field.name)) for field in fields]
