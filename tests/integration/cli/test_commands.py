@@ -127,6 +127,7 @@ def test_maintenance_looks_once(call, service):
     assert (done.exit_code, done.stdout) == (0, ""), done.output
 
 
+@pytest.mark.setting("hive.compactor.worker.threads")
 def test_with_no_worker_threads_the_worker_of_the_command_line_compacts_nothing(call, client):
     client.compactions.enqueue("v.a")
     for options in ((), ("--once",)):
@@ -136,6 +137,7 @@ def test_with_no_worker_threads_the_worker_of_the_command_line_compacts_nothing(
     assert [request.state.text for request in client.compactions.active()] == ["initiated"]
 
 
+@pytest.mark.setting("hive.timedout.txn.reaper.start", "hive.timedout.txn.reaper.interval")
 def test_the_reaper_waits_before_its_first_look_and_once_does_not(call, monkeypatch):
     waits = []
 

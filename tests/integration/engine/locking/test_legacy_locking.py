@@ -134,6 +134,7 @@ def test_create_table_as_shares_what_it_reads_and_has_the_new_table_to_itself(fi
         assert [lock for lock, _ in shown[1:]] == ["w -> SHARED", "w.f -> SHARED", "w.m -> EXCLUSIVE"]
 
 
+@pytest.mark.setting("hive.txn.manager")
 def test_dropping_a_database_with_acid_tables_is_refused_as_the_tables_would_be(first, client, hold):
     """DROP TABLE w.t is refused; so is what would drop it among others, before anything is locked or dropped."""
     before = client.catalog.list_tables("w")
