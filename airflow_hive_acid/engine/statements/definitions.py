@@ -9,7 +9,7 @@ from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.ddl import definition_of, note_on, run_ddl
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.statements.transfers import transfer
-from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, run_view
+from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, require_rows, run_view
 from airflow_hive_acid.errors import AlreadyExistsError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.sql.model.alterations import Alteration
 from airflow_hive_acid.sql.model.statements import (
@@ -82,7 +82,7 @@ def run_without_data(context: Context, statement: Statement, patience: Patience 
         case Load():
             _refuse_load(context, statement)
         case Alteration():
-            require_no_view(context.table(str(statement.table)), "ALTER TABLE", "ALTER VIEW")
+            require_rows(context.table(str(statement.table)), statement)
             context.locking.require(map(context.table, [str(statement.table)]))
             with context.locking.around(statement, patience):
                 return run_alter(context, statement)

@@ -19,6 +19,7 @@ from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.metastore.catalog import FieldSchema, new_view, require_free, require_view
 from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.model.alterations import Compact, Concatenate, RepairTable, Touch
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.model.views import (
     AlterViewProperties,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.protocol import Patience
+    from airflow_hive_acid.sql.model.alterations import Alteration
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 
 
@@ -124,6 +126,27 @@ def require_no_view(table: Table, statement: str, instead: str) -> None:
     """
     if table.is_view:
         raise InvalidArgumentsError(f"{statement}: {table.qualified_name} is a view; use {instead}")
+
+
+def require_rows(table: Table, statement: Alteration) -> None:
+    """Refuse an alteration of a table that names a view.
+
+    :raises InvalidArgumentsError: with the statement to use; what is about files has none for views.
+    """
+    if isinstance(statement, Compact | RepairTable | Touch | Concatenate):
+        require_files(table, statement.kind_text.replace("_", " ").upper())
+    require_no_view(table, "ALTER TABLE", "ALTER VIEW")
+
+
+def require_files(table: Table, statement: str) -> None:
+    """Refuse a statement about rows or files that names a view.
+
+    :raises InvalidArgumentsError: with what to name instead.
+    """
+    if table.is_view:
+        raise InvalidArgumentsError(
+            f"{statement}: {table.qualified_name} is a view and has no rows of its own; name the tables that it reads"
+        )
 
 
 def _written(select: Select) -> str:

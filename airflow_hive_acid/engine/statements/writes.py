@@ -13,6 +13,7 @@ from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
+from airflow_hive_acid.engine.statements.views import require_files
 from airflow_hive_acid.engine.transactions.back_pressure import hold_back
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
@@ -107,6 +108,7 @@ def _run_plans(
 
 def concatenate(context: Context, statement: Concatenate, claim: ToApply, patience: Patience | None) -> StatementResult:
     """Write a plain table, or a partition of it, again, under the locks of CONCATENATE."""
+    require_files(context.table(str(statement.table)), "CONCATENATE")
     insert = rewriting(context, statement)
     written = run_write(context, insert, Definition(statement), claim, patience)
     return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
