@@ -102,14 +102,16 @@ class LocksDeniedForNowError(HiveAcidError):
 
     :ivar tried: how often they were asked for again, of ``hive.lock.numretries``.
     :ivar pause: seconds until the next try.
+    :ivar of: tells the request from others of the same script, whose tries are counted apart.
     """
 
     retryable = True
 
-    def __init__(self, message: str, tried: int = 0, pause: float = 0.0) -> None:
+    def __init__(self, message: str, tried: int = 0, pause: float = 0.0, of: str = "") -> None:
         super().__init__(message)
         self.tried = tried
         self.pause = pause
+        self.of = of
 
 
 class LockDeniedError(HiveAcidError):

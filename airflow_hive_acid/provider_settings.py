@@ -104,7 +104,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.compactor.oldest.uncleaned.compaction.time.threshold", "string", "How long a finished compaction has waited for the Cleaner. A bare number is in h.", "24h"),
     ("hive.compactor.failed.compaction.ratio.threshold", "float", "Part of the last compactions that failed or did not begin.", "0.01"),
     ("hive.compactor.tables.with.aborted.txn.threshold", "integer", "Tables with many aborted txns.", "1"),
-    ("hive.metastore.acidmetrics.table.aborted.txns.threshold", "integer", "From this number on a table has many aborted txns.", "1500"),
+    ("hive.metastore.acidmetrics.table.aborted.txns.threshold", "integer", "A table with more aborted txns than this has many.", "1500"),
     ("hive.compactor.number.of.disabled.compaction.tables.threshold", "integer", "Writes to tables that are not compacted automatically.", "1"),
     ("hive.compactor.completed.txn.components.record.threshold.warning", "integer", "Rows of COMPLETED_TXN_COMPONENTS.", "500000"),
     ("hive.compactor.completed.txn.components.record.threshold.error", "integer", "The same, as an error.", "1000000"),

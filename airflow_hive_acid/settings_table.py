@@ -270,7 +270,7 @@ _ROWS = (
             aliases=_aliases("hive.compactor.failed.compaction.ratio.threshold")),
     _integer("hive.compactor.tables.with.aborted.txn.threshold", 1, "Tables with many aborted txns."),
     _integer("hive.metastore.acidmetrics.table.aborted.txns.threshold", 1500,
-             "From this number on a table has many aborted txns."),
+             "A table with more aborted txns than this has many."),
     _integer("hive.compactor.number.of.disabled.compaction.tables.threshold", 1,
              "Writes to tables that are not compacted automatically."),
     _integer("hive.compactor.completed.txn.components.record.threshold.warning", 500_000,

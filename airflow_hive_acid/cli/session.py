@@ -98,6 +98,15 @@ class CliSession:
             client.check_schema()
         return client
 
+    def existing_client(self) -> MetastoreClient:
+        """A client for what only looks: a metastore of a misspelt address is not created for that.
+
+        :raises SchemaVersionError: when there is none.
+        """
+        client = self.bare_client()
+        client.check_schema()
+        return client
+
     def create_schema(self) -> None:
         """Create the metastore's tables and say where its warehouse is."""
         client = self.bare_client()
@@ -179,7 +188,7 @@ class CliSession:
         news."""
         from airflow_hive_acid.engine.queries.shows import missing
 
-        said = missing(self.client(), database, table, partition)
+        said = missing(self.existing_client(), database, table, partition)
         if said:
             say(f"note: {said}")
 

@@ -109,7 +109,8 @@ class Engine:
         :param once: what several tries of the script have in common; each write is applied by one of them, and the
             others return its result (R14).
         :param lease: what is written commits only while it is held (R8), and does not wait for it (R6).
-        :param patience: how long a statement that writes waits for its locks here, and what has been waited for.
+        :param patience: how long a statement waits for its locks here, and what has been waited for. Queries and DDL
+            do so for locks of the Hive Concurrency Model; for Hive 4's they wait as long as the settings say.
         :param variables: what ``${hivevar:name}`` stands for, as text, by name; with None, ``${…}`` is no more than
             these characters. Give ``{}`` for a script that sets its variables itself.
         :param settings: settings of this script by key, as SET at its beginning.
@@ -121,6 +122,7 @@ class Engine:
 
         :raises LocksPendingError: when the patience was not enough. Give ``once``, too: with the error's document as
             ``resumed``, the same script goes on with the statement that waited.
+        :raises LocksDeniedForNowError: when it was not enough for locks that nobody queues for.
         :raises HiveAcidError: at the first statement that fails, with a note that names it; what statements before it
             committed stays. A script that does not parse is refused before anything runs.
         """
@@ -213,7 +215,9 @@ class Engine:
             script.apply(statement, lambda claim: run_call(self._context, call, claim, patience, inside))
         return script.results[0]
 
-    def export(self, sql: str, destination: Destination, *, once: Once | None = None) -> Exported:
+    def export(
+        self, sql: str, destination: Destination, *, once: Once | None = None, patience: Patience | None = None
+    ) -> Exported:
         """Write the rows of one SELECT as files outside of the warehouse; see :func:`run_export`."""
         if self._member is not None:
             raise UnsupportedStatementError(
@@ -221,7 +225,7 @@ class Engine:
                 "Export after the commit"
             )
         self.warm_up()
-        return run_export(self._context, sql, destination, once, self._default_database)
+        return run_export(self._context, sql, destination, once, self._default_database, patience)
 
     def begin_shared(
         self,

@@ -34,7 +34,7 @@ DELETED = "__acid_deleted"
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": ("append", "upsert"),
     "on_new_column": ("fail", "add", "ignore"),
-    "on_missing_column": ("fail", "null"),
+    "on_missing_column": ("fail", "null", "default"),
     "on_type_change": ("fail", "convert"),
     "on_bad_record": ("fail", "quarantine"),
 }

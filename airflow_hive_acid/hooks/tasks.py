@@ -61,6 +61,8 @@ def task_scope(context: Mapping[str, Any]) -> tuple[str, ...]:
 
 #: What is handed on between tries for locks of the Hive Concurrency Model: how many there were.
 TRIED = "tried"
+#: And of which request of the script.
+TRIED_OF = "tried_of"
 
 
 def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
@@ -87,7 +89,7 @@ def patience(settings: Settings, waiting: Mapping[str, Any] | None) -> Patience:
 
     seconds = settings.seconds("hive.acid.lock.defer.after")
     if waiting is not None and TRIED in waiting:
-        return Patience(seconds, tried=int(waiting[TRIED]))
+        return Patience(seconds, tried=int(waiting[TRIED]), of=str(waiting.get(TRIED_OF, "")))
     return Patience(seconds, waiting)
 
 

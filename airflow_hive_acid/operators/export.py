@@ -85,7 +85,9 @@ class HiveAcidExportOperator(HiveAcidOperator):
             overwrite=self.mode == "overwrite",
             replace_anything=self.replace_anything,
         )
-        exported = engine.export(self.script(hook, engine), destination, once=how.get("once")).to_document()
+        exported = engine.export(
+            self.script(hook, engine), destination, once=how.get("once"), patience=how.get("patience")
+        ).to_document()
         self.log.info("exported %(rows)d rows in %(files)d files to %(uri)s (%(seconds).1f s)", exported)
         return exported
 

@@ -26,6 +26,7 @@ from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import (
     TRIED,
+    TRIED_OF,
     Running,
     agent_info,
     error_of_event,
@@ -257,7 +258,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     def _try_again_later(self, denied: LocksDeniedForNowError) -> NoReturn:
         """Let the pause pass in the triggerer; the tries are counted on."""
         self.log.info("%s", denied)
-        waiting = {TRIED: denied.tried}
+        waiting = {TRIED: denied.tried, TRIED_OF: denied.of}
         trigger = LocksTriedAgainTrigger(
             until=time.time() + denied.pause, hive_acid_conn_id=self.hive_acid_conn_id, handed_back=waiting
         )

@@ -90,6 +90,7 @@ def damages(place, deletes):
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
+@pytest.mark.setting("hive.acid.read.verify")
 def test_what_is_gone_is_refused_by_every_read(engine, verifying, careless, client, tmp_path, kind):
     partition = make(engine, kind)
     deletes = KINDS[kind][1]

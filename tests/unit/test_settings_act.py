@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PACKAGE = Path(health.__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 #: Where keys are listed, not read.
 _LISTS = {"settings_table.py", "provider_settings.py"}
 #: Its description says that it changes nothing.
@@ -189,5 +190,44 @@ def test_another_value_of_a_setting_changes_what_is_made_with_it(key: str) -> No
     )
 
 
-def test_more_than_half_of_the_settings_are_tried_with_another_value() -> None:
-    assert len({key for key, _ in _keys_of_probes()}) > len(SETTINGS) / 2
+def _marked(folder: Path) -> dict[str, list[str]]:
+    """The tests that carry the mark ``setting``, by the keys that they change."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "setting(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                for key in _keys_of_mark(node):
+                    found.setdefault(key, []).append(f"{path.name}::{node.name}")
+    return found
+
+
+def _keys_of_mark(test: ast.FunctionDef) -> Iterator[str]:
+    for mark in test.decorator_list:
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) in ("pytest.mark.setting", "setting"):
+            yield from (argument.value for argument in mark.args if isinstance(argument, ast.Constant))
+
+
+def _tried(folder: Path) -> set[str]:
+    return set(_marked(folder)) | ({key for key, _ in _keys_of_probes()} - _ONLY_CHECKED)
+
+
+def test_every_setting_is_tried_with_another_value() -> None:
+    """By a probe here, or by a test with the mark ``setting``: it changes the setting and sees something else done."""
+    untried = sorted(set(SETTINGS) - _tried(TESTS) - _ACCEPTED)
+    assert untried == [], "write a test that changes it, and give it @pytest.mark.setting(key)"
+
+
+def test_what_is_marked_is_a_setting() -> None:
+    unknown = {key: tests for key, tests in _marked(TESTS).items() if key not in SETTINGS}
+    assert unknown == {}
+
+
+def test_a_setting_without_a_test_would_be_found(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(
+        'import pytest\n\n@pytest.mark.setting("hive.acid.commit.events")\ndef test_it(): ...\n'
+    )
+    assert _marked(tmp_path) == {"hive.acid.commit.events": ["test_some.py::test_it"]}
+    assert "hive.acid.cache.enabled" not in _tried(tmp_path)

@@ -31,7 +31,7 @@ def changes(
     from airflow_hive_acid.engine.changes import change_range
 
     session: CliSession = context.obj
-    found = change_range(session.client(), table, first, last)
+    found = change_range(session.existing_client(), table, first, last)
     if found.is_empty:
         say(f"nothing new in {found.table} from write id {first} on")
         return

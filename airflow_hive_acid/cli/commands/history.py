@@ -34,8 +34,7 @@ def history(
     from airflow_hive_acid.metastore.names import table_name
 
     session: CliSession = context.obj
-    client = session.bare_client()  # not one that would be created for this
-    client.check_schema()
+    client = session.existing_client()
     found = client.catalog.get_table(table)
     told = read_history(client.database, client.notifications, table_name(found.qualified_name))
     if told.since:

@@ -62,7 +62,7 @@ def list_(context: typer.Context, on: _On = None, form: _FormatOption = Format.T
     from airflow_hive_acid.engine.statements.leases import lease_rows
 
     session: CliSession = context.obj
-    print_rows(lease_rows(session.client().leases.list_lease(on or None)), form)
+    print_rows(lease_rows(session.existing_client().leases.list_lease(on or None)), form)
 
 
 @app.command()

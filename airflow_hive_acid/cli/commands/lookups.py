@@ -106,7 +106,6 @@ def _print(context: typer.Context, statement: Lookup, form: Format) -> None:
     from airflow_hive_acid.engine.queries.lookups import stream_lookup
 
     session: CliSession = context.obj
-    client = session.bare_client()  # not one that would be created for this
-    client.check_schema()
+    client = session.existing_client()
     streamed = stream_lookup(client, statement)
     print_stream([column.name for column in streamed.columns], streamed.rows, form)

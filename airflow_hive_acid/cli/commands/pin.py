@@ -47,7 +47,7 @@ def list_(
 ) -> None:
     """Pins, until when they last, and what they hold back from cleaning."""
     session: CliSession = context.obj
-    print_rows(pin_rows(session.client().pins.show(ended=ended)), form)
+    print_rows(pin_rows(session.existing_client().pins.show(ended=ended)), form)
 
 
 @app.command()
@@ -74,7 +74,7 @@ def drop(
 ) -> None:
     """Drop a pin: what was kept for it alone goes with the next clean-up."""
     session: CliSession = context.obj
-    pin = session.client().pins.unpin(name, why)
+    pin = session.existing_client().pins.unpin(name, why)
     rest = "" if pin.state.name == "SETTLED" else "; who reads by it now reads to the end"
     say(f"{pin} is dropped{rest}")
 

@@ -116,5 +116,5 @@ def _show(context: typer.Context, form: Format, kind: str, **asked: Any) -> None
 
     session: CliSession = context.obj
     session.note_missing(asked.get("database"), asked.get("table"), asked.get("partition"))
-    streamed = stream(session.client(), ShowRequest(kind, **asked))
+    streamed = stream(session.existing_client(), ShowRequest(kind, **asked))
     print_stream([column.name for column in streamed.columns], streamed.rows, form)

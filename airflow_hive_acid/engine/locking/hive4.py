@@ -52,6 +52,11 @@ class Hive4Locking(Locking):
         """There are."""
 
     @property
+    def keeps_requests(self) -> bool:
+        """It does."""
+        return True
+
+    @property
     def off(self) -> str | None:
         """They never are."""
         return None
@@ -78,7 +83,7 @@ class Hive4Locking(Locking):
         """Nothing: the txn asks for its locks when it begins."""
         return NothingBeside()
 
-    def around(self, statement: DdlStatement) -> AbstractContextManager[object]:
+    def around(self, statement: DdlStatement, patience: Patience | None = None) -> AbstractContextManager[object]:
         """Nothing: DDL is a txn, with Hive's locks."""
         return contextlib.nullcontext()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import hashlib
 import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError, NoSuchLockError, TxnAbortedError
+from airflow_hive_acid.errors import HiveAcidError, LocksDeniedForNowError, NoSuchLockError, TxnAbortedError
 from airflow_hive_acid.metastore.database import Heartbeater, LockType, Operation
 from airflow_hive_acid.metastore.locks import LockComponent, LockRequest
 from airflow_hive_acid.sql.locks.legacy_locks import LegacyMode
@@ -127,8 +128,7 @@ class HeldBeside(Hold):
             query=planned.wanted.text,
         )
         try:
-            seconds, tried = (None, 0) if patience is None else (patience.seconds, patience.tried)
-            return cls(manager, manager.acquire(request, patience=seconds, tried=tried).lock_id, interval)
+            return cls(manager, _acquired(manager, request, patience), interval)
         except BaseException:
             manager.close()
             raise
@@ -169,6 +169,19 @@ class HeldBeside(Hold):
             log.warning("legacy lock %d could not be released and will expire: %s", self._lock_id, problem)
         finally:
             manager.close()
+
+
+def _acquired(manager: ConcurrencyModelLocks, request: LockRequest, patience: Patience | None) -> int:
+    """Id of the locks, waiting for others; whoever waits elsewhere learns whose tries were counted."""
+    if patience is None:
+        return manager.acquire(request).lock_id
+    of = hashlib.sha256((request.query or "").encode()).hexdigest()
+    tried = patience.tried if patience.of in ("", of) else 0
+    try:
+        return manager.acquire(request, patience=patience.seconds, tried=tried).lock_id
+    except LocksDeniedForNowError as denied:
+        denied.of = of
+        raise
 
 
 def _beat(manager: ConcurrencyModelLocks, lock_id: int) -> None:

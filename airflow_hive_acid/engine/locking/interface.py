@@ -86,6 +86,11 @@ class Locking(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def keeps_requests(self) -> bool:
+        """Whether a request that is not granted yet stays in a queue; otherwise it is denied, and holds nothing."""
+
+    @property
+    @abc.abstractmethod
     def off(self) -> str | None:
         """The setting by which nothing at all is locked; None when there are locks."""
 
@@ -99,8 +104,12 @@ class Locking(abc.ABC):
         """
 
     @abc.abstractmethod
-    def around(self, statement: DdlStatement) -> AbstractContextManager[object]:
-        """Hold what DDL locks besides what the metastore locks for it in its txn."""
+    def around(self, statement: DdlStatement, patience: Patience | None = None) -> AbstractContextManager[object]:
+        """Hold what DDL locks besides what the metastore locks for it in its txn.
+
+        :param patience: how long to wait for that here; by default as long as the settings say.
+        :raises LocksDeniedForNowError: when the patience was not enough; nothing is held.
+        """
 
     def begin(
         self,
@@ -141,17 +150,19 @@ class Locking(abc.ABC):
         return LockedTransaction(self._client.resume_transaction(document), NothingBeside(), {})
 
     @contextlib.contextmanager
-    def reading(self, plan: Plan) -> Iterator[tuple[ReaderSnapshot, Listed]]:
+    def reading(self, plan: Plan, patience: Patience | None = None) -> Iterator[tuple[ReaderSnapshot, Listed]]:
         """Hold the locks of a query, and a reader under them, while a block runs.
 
+        :param patience: how long to wait here for what is held beside the txn.
         :return: with the reader the partitions that were listed under its locks.
         :raises TxnAbortedError: at the end, when the locks were lost meanwhile.
+        :raises LocksDeniedForNowError: when the patience was not enough; nothing is held.
         """
         plain = [read.table for read in plan.reads if not read.transactional]
         planned = self.plan(Statements([plan]))
         for tries_left in self._tries():
             with (
-                self.hold(planned) as hold,
+                self.hold(planned, patience) as hold,
                 self._client.snapshot(
                     sorted(plan.operations), plain=plain, agent_info=self._agent_info, locks=planned.of_txn
                 ) as reader,

@@ -62,6 +62,11 @@ class LegacyLocking(Locking):
         raise UnsupportedStatementError(refusal)
 
     @property
+    def keeps_requests(self) -> bool:
+        """Nobody waits in a queue."""
+        return False
+
+    @property
     def off(self) -> str | None:
         """The setting by which nothing at all is locked."""
         return None if self._concurrency else "hive.support.concurrency=false"
@@ -99,9 +104,9 @@ class LegacyLocking(Locking):
         interval = self._settings.seconds("hive.txn.timeout") / 2
         return HeldBeside.take(manager, planned, self._client, self._agent_info, interval, patience)
 
-    def around(self, statement: DdlStatement) -> AbstractContextManager[object]:
+    def around(self, statement: DdlStatement, patience: Patience | None = None) -> AbstractContextManager[object]:
         """Hold the statement's S and X locks."""
-        return self.hold(self.plan(Definition(statement)))
+        return self.hold(self.plan(Definition(statement)), patience)
 
     def _listed(self, plans: Sequence[Plan]) -> Listed:
         return read_partitions(self._tables, plans, every=True)

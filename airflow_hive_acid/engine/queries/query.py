@@ -30,22 +30,29 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import TableSnapshot
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan, TableRead
 
 
 def run_query(
-    context: Context, plan: Plan, document: Mapping[str, Any] | None = None, limit: int | None = None
+    context: Context,
+    plan: Plan,
+    document: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    patience: Patience | None = None,
 ) -> StatementResult:
     """Run a planned SELECT and fetch its rows.
 
     :param limit: at most so many rows; 0 for the columns alone.
+    :param patience: how long to wait here for locks that are held beside the reader's txn.
     :param document: of a reader opened earlier (``ReaderSnapshot.to_document()``): read what that reader sees.
     :raises InvalidArgumentsError: when that reader was not opened for a table of the query, and when the rows take
         more than ``hive.acid.select.max.bytes``.
+    :raises LocksDeniedForNowError: when the patience was not enough; nothing is held.
     """
     started = time.monotonic()
     session = context.application.ready()
-    with _reader(context, plan, document) as (reader, listed):
+    with _reader(context, plan, document, patience) as (reader, listed):
         tables = {read.table: context.table(read.table) for read in plan.reads}
         looks = Looks(context.client)
         snapshots = {
@@ -71,7 +78,7 @@ def most_bytes(context: Context) -> int:
 
 @contextlib.contextmanager
 def _reader(
-    context: Context, plan: Plan, document: Mapping[str, Any] | None
+    context: Context, plan: Plan, document: Mapping[str, Any] | None, patience: Patience | None
 ) -> Iterator[tuple[SnapshotLists | None, Listed]]:
     """The reader under which the query runs; None when it reads no table. Plain tables are locked, and that is all.
 
@@ -81,7 +88,7 @@ def _reader(
     if not tables:
         yield None, {}
     elif document is None:
-        with context.locking.reading(plan) as own:
+        with context.locking.reading(plan, patience) as own:
             yield own
     else:
         with _joined(context, document) as guest:

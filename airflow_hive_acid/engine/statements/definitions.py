@@ -9,7 +9,7 @@ from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.ddl import definition_of, note_on, run_ddl
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.statements.transfers import transfer
-from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, run_view
+from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, require_rows, run_view
 from airflow_hive_acid.errors import AlreadyExistsError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.sql.model.alterations import Alteration
 from airflow_hive_acid.sql.model.statements import (
@@ -31,15 +31,21 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.results import Rows
     from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.statements import Statement
 
 
-def run_definition(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
-    """Run DDL or a transfer, and record it with its commit if it is to be done once (R14)."""
+def run_definition(
+    context: Context, statement: Statement, claim: ToApply, patience: Patience | None = None
+) -> StatementResult:
+    """Run DDL or a transfer, and record it with its commit if it is to be done once (R14).
+
+    :param patience: how long to wait here for locks of the Hive Concurrency Model.
+    """
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, claim)
     if isinstance(statement, ViewStatement):
-        return _run_view_once(context, statement, claim)
+        return _run_view_once(context, statement, claim, patience)
     rows: Rows | None = None
     note = note_on(definition_of(context, statement)) if isinstance(statement, CreateTable) else ""
 
@@ -47,22 +53,25 @@ def run_definition(context: Context, statement: Statement, claim: ToApply) -> St
         return StatementResult(statement.text, statement.kind_text, rows=rows, note=note)
 
     with claim.changing(result):
-        rows = run_without_data(context, statement)
+        rows = run_without_data(context, statement, patience)
     return result()
 
 
-def _run_view_once(context: Context, statement: ViewStatement, claim: ToApply) -> StatementResult:
+def _run_view_once(
+    context: Context, statement: ViewStatement, claim: ToApply, patience: Patience | None
+) -> StatementResult:
     result = StatementResult(statement.text, statement.kind_text)
     # Its query is analysed before: what is read for that is no part of what is applied once.
-    view = prepared(context, statement)
+    view = prepared(context, statement, patience)
     with claim.changing(lambda: result):
         run_view(context, statement, view)
     return result
 
 
-def run_without_data(context: Context, statement: Statement) -> Rows | None:
+def run_without_data(context: Context, statement: Statement, patience: Patience | None = None) -> Rows | None:
     """Statements that only change the catalog or the session.
 
+    :param patience: how long to wait here for locks of the Hive Concurrency Model.
     :return: what some of them say.
     """
     match statement:
@@ -73,19 +82,19 @@ def run_without_data(context: Context, statement: Statement) -> Rows | None:
         case Load():
             _refuse_load(context, statement)
         case Alteration():
-            require_no_view(context.table(str(statement.table)), "ALTER TABLE", "ALTER VIEW")
+            require_rows(context.table(str(statement.table)), statement)
             context.locking.require(map(context.table, [str(statement.table)]))
-            with context.locking.around(statement):
+            with context.locking.around(statement, patience):
                 return run_alter(context, statement)
         case DropTable():
             for table in _if_there(context, str(statement.table)):
                 require_no_view(table, "DROP TABLE", "DROP VIEW")
             context.locking.require(_if_there(context, str(statement.table)))
-            with context.locking.around(statement):
+            with context.locking.around(statement, patience):
                 run_ddl(context, statement)
         case DropDatabase():
             context.locking.require(_tables_of(context, statement.name) if statement.cascade else ())
-            with context.locking.around(statement):
+            with context.locking.around(statement, patience):
                 run_ddl(context, statement)
         case CreateDatabase() | AlterDatabase() | CreateTable():
             run_ddl(context, statement)

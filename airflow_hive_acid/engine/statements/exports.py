@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.transactions.claims import Once
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.statements import InsertDirectory
 
@@ -84,12 +85,18 @@ class Exported:
 
 
 def run_export(
-    context: Context, sql: str, destination: Destination, once: Once | None = None, default_database: str = "default"
+    context: Context,
+    sql: str,
+    destination: Destination,
+    once: Once | None = None,
+    default_database: str = "default",
+    patience: Patience | None = None,
 ) -> Exported:
     """Export the rows of a query.
 
     :param once: what several tries have in common; one that finds the work done returns its result.
     :param default_database: of names without a database.
+    :param patience: how long to wait for locks here; by default as long as the settings say.
     :raises InvalidArgumentsError: when the text is anything but one query.
     :raises UnsafePathError: for a destination inside of the warehouse or a table, or around one.
     :raises AlreadyExistsError: when there is something that is not to be replaced; nothing was written.
@@ -100,16 +107,19 @@ def run_export(
         raise InvalidArgumentsError(f"an export takes one SELECT, not {sql.strip()[:80]!r}")
     plan = plan_of(context, statements[0])
     place = _Place(context, destination, _digests(once, sql, destination))
-    return _exported(context, plan, place, destination, once, started)
+    return _exported(context, plan, place, destination, once, started, patience)
 
 
-def insert_directory(context: Context, statement: InsertDirectory, once: Once | None, number: int) -> StatementResult:
+def insert_directory(
+    context: Context, statement: InsertDirectory, once: Once | None, number: int, patience: Patience | None = None
+) -> StatementResult:
     """Run INSERT OVERWRITE DIRECTORY.
 
     What an export has left there is replaced, and nothing else is: a Hive would remove whatever lies there.
 
     :param once: what several tries of the script have in common.
     :param number: of the statement in its script.
+    :param patience: how long to wait for locks here; by default as long as the settings say.
     :raises UnsafePathError: for a directory inside of the warehouse or a table, or around one.
     :raises AlreadyExistsError: when something lies there that no export has left; nothing was written.
     """
@@ -123,7 +133,7 @@ def insert_directory(context: Context, statement: InsertDirectory, once: Once | 
     if owner is not None:
         raise UnsafePathError(f"{statement.uri} and files of {owner} lie within each other; choose another directory")
     place.check_outside([root for name in catalog.list_databases() for root in catalog.roots(name)])
-    exported = _exported(context, plan, place, destination, once, started)
+    exported = _exported(context, plan, place, destination, once, started, patience)
     return StatementResult(
         statement.text, statement.kind_text, inserted=exported.rows, txn_id=exported.txn_id,
         directories=(exported.uri,),
@@ -131,7 +141,13 @@ def insert_directory(context: Context, statement: InsertDirectory, once: Once | 
 
 
 def _exported(
-    context: Context, plan: Plan, place: _Place, destination: Destination, once: Once | None, started: float
+    context: Context,
+    plan: Plan,
+    place: _Place,
+    destination: Destination,
+    once: Once | None,
+    started: float,
+    patience: Patience | None,
 ) -> Exported:
     if not isinstance(plan.template, SelectTemplate):
         raise AssertionError("a select without its template")
@@ -144,7 +160,7 @@ def _exported(
     )
     context.filesystem.make_directory(place.parent)
     try:
-        result = run_query(context, replace(plan, template=template))
+        result = run_query(context, replace(plan, template=template), patience=patience)
         if result.rows is None:
             raise AssertionError("an export without an answer")
         return place.publish(int(result.rows.rows[0][0]), result.txn_id, started)

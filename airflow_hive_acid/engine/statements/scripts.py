@@ -88,7 +88,7 @@ class Script:
     :param total: how many statements it has.
     :param snapshot: document of the reader as which every SELECT outside a transaction reads.
     :param once: what its tries have in common, if each write of it is to be applied once (R14).
-    :param patience: how long statements that write wait for locks here; by default as long as the settings say.
+    :param patience: how long statements wait for locks here; by default as long as the settings say.
     :param session: what holds for the rest of the script; the caller has entered it.
     """
 
@@ -251,8 +251,8 @@ class Script:
     def _queried(self, statement: Select | InsertDirectory) -> StatementResult:
         """The rows of a query, or the files that they became."""
         if isinstance(statement, Select):
-            return run_query(self._context, plan_of(self._context, statement), self._snapshot)
-        return insert_directory(self._context, statement, self._once, self._number)
+            return run_query(self._context, plan_of(self._context, statement), self._snapshot, patience=self._patience)
+        return insert_directory(self._context, statement, self._once, self._number, self._patience)
 
     def _result_of(self, statement: Statement) -> StatementResult:
         context, rows = self._context, None
@@ -264,7 +264,7 @@ class Script:
             case Truncate():
                 return self._apply(statement, lambda claim: truncate(context, statement, claim, self._patience))
             case CreateTable(query=Fragment()):
-                return self._apply(statement, lambda claim: create_table_as(context, statement, claim))
+                return self._apply(statement, lambda claim: create_table_as(context, statement, claim, self._patience))
             case Analyze():
                 return self._apply(statement, lambda claim: analyze(context, statement, claim))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:
@@ -280,7 +280,7 @@ class Script:
             case CreateTemporaryView() | CreateTemporaryQuery() | Load():
                 run_without_data(context, statement)
             case _:
-                return self._apply(statement, lambda claim: run_definition(context, statement, claim))
+                return self._apply(statement, lambda claim: run_definition(context, statement, claim, self._patience))
         return StatementResult(statement.text, statement.kind_text, rows=rows)
 
 

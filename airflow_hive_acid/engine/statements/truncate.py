@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking.requests import Statements
 from airflow_hive_acid.engine.outcomes.results import StatementResult
+from airflow_hive_acid.engine.statements.views import require_files
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
@@ -73,10 +74,11 @@ def check_truncate(context: Context, statement: Truncate) -> None:
     """Refuse what cannot be truncated, before anything is locked.
 
     :raises UnsupportedStatementError: for an external table whose files belong to somebody else, in Hive's words.
-    :raises InvalidArgumentsError: for a PARTITION clause that is none of the table's.
+    :raises InvalidArgumentsError: for a PARTITION clause that is none of the table's, and for a view.
     """
     name = str(statement.table)
     table = context.table(name)
+    require_files(table, "TRUNCATE")
     if not table.is_transactional and not table.owns_files:
         raise UnsupportedStatementError(
             f"Cannot truncate non-managed table {name}; its files belong to somebody else: INSERT OVERWRITE it with no "

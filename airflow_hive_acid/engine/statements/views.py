@@ -19,6 +19,7 @@ from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.metastore.catalog import FieldSchema, new_view, require_free, require_view
 from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.model.alterations import Compact, Concatenate, RepairTable, Touch
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.model.views import (
     AlterViewProperties,
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
+    from airflow_hive_acid.sql.model.alterations import Alteration
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 
 
-def prepared(context: Context, statement: ViewStatement) -> Table | None:
+def prepared(context: Context, statement: ViewStatement, patience: Patience | None = None) -> Table | None:
     """The view that a statement makes, from its query; None when the statement has none, or there is nothing to do.
 
+    :param patience: how long to wait here for locks on what the query reads.
     :raises InvalidArgumentsError: for columns that do not fit, and for a view that would read itself.
     :raises AlreadyExistsError: when there is a table or view of its name that it does not replace.
     """
@@ -63,7 +67,7 @@ def prepared(context: Context, statement: ViewStatement) -> Table | None:
         raise UnsupportedStatementError(
             f"{planned.sources[0].name} is a temporary view; a view of the catalog would outlive it: name tables"
         )
-    result = run_query(context, planned, limit=0)
+    result = run_query(context, planned, limit=0, patience=patience)
     fields, expanded = _text_of(context, statement, select, result, [column for column, _ in columns])
     comments = dict(columns)
     fields = [field._replace(comment=comments.get(field.name)) for field in fields]
@@ -122,6 +126,27 @@ def require_no_view(table: Table, statement: str, instead: str) -> None:
     """
     if table.is_view:
         raise InvalidArgumentsError(f"{statement}: {table.qualified_name} is a view; use {instead}")
+
+
+def require_rows(table: Table, statement: Alteration) -> None:
+    """Refuse an alteration of a table that names a view.
+
+    :raises InvalidArgumentsError: with the statement to use; what is about files has none for views.
+    """
+    if isinstance(statement, Compact | RepairTable | Touch | Concatenate):
+        require_files(table, statement.kind_text.replace("_", " ").upper())
+    require_no_view(table, "ALTER TABLE", "ALTER VIEW")
+
+
+def require_files(table: Table, statement: str) -> None:
+    """Refuse a statement about rows or files that names a view.
+
+    :raises InvalidArgumentsError: with what to name instead.
+    """
+    if table.is_view:
+        raise InvalidArgumentsError(
+            f"{statement}: {table.qualified_name} is a view and has no rows of its own; name the tables that it reads"
+        )
 
 
 def _written(select: Select) -> str:

@@ -13,6 +13,7 @@ from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
+from airflow_hive_acid.engine.statements.views import require_files
 from airflow_hive_acid.engine.transactions.back_pressure import hold_back
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
@@ -107,13 +108,19 @@ def _run_plans(
 
 def concatenate(context: Context, statement: Concatenate, claim: ToApply, patience: Patience | None) -> StatementResult:
     """Write a plain table, or a partition of it, again, under the locks of CONCATENATE."""
+    require_files(context.table(str(statement.table)), "CONCATENATE")
     insert = rewriting(context, statement)
     written = run_write(context, insert, Definition(statement), claim, patience)
     return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
 
 
-def create_table_as(context: Context, statement: CreateTable, claim: ToApply) -> StatementResult:
-    """The table and its rows, in one commit."""
+def create_table_as(
+    context: Context, statement: CreateTable, claim: ToApply, patience: Patience | None = None
+) -> StatementResult:
+    """The table and its rows, in one commit.
+
+    :param patience: how long to wait here for locks that nobody queues for.
+    """
     query = statement.query
     if query is None:
         raise AssertionError("CREATE TABLE … AS without a query")
@@ -124,7 +131,9 @@ def create_table_as(context: Context, statement: CreateTable, claim: ToApply) ->
             raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
         return StatementResult(statement.text, statement.kind_text)
     planned = plan_of(context, select)
-    columns = columns_of(run_query(context, planned, limit=0))
+    # With all patience where there is a queue: a request that waits elsewhere would be for a table that is gone again.
+    patience = None if context.locking.keeps_requests else patience
+    columns = columns_of(run_query(context, planned, limit=0, patience=patience))
     data, keys = divided(columns, statement.partition_columns)
     made = dataclasses.replace(statement, columns=data, partition_columns=keys, query=None)
     definition = definition_of(context, made)
@@ -132,7 +141,6 @@ def create_table_as(context: Context, statement: CreateTable, claim: ToApply) ->
     listed = tuple(column.name for column in columns) if keys else ()
     with creating(context, definition) as table:
         wanted = NewTable(statement.table, planned, table.is_transactional)
-        # With all patience: a request that waits elsewhere would be for a table that is gone again.
         insert = Insert(statement.table, query, columns=listed, **statement.origin)
-        written = run_write(context, insert, wanted, claim)
+        written = run_write(context, insert, wanted, claim, patience)
     return dataclasses.replace(written, kind=statement.kind_text, note=note_on(definition))

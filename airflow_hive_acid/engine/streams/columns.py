@@ -34,13 +34,15 @@ class Reconciled:
     :param written: names that the statement fills, in the table's order, partition columns last.
     :param added: columns that the table must be given first.
     :param ignored: columns of the stream that go nowhere.
-    :param missing: columns of the table that become NULL.
+    :param missing: columns of the table that the stream does not have.
+    :param nulls: those of them that become NULL, whatever their DEFAULT is.
     """
 
     written: tuple[str, ...]
     added: tuple[Column, ...] = ()
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = ()
 
 
 def reconcile(
@@ -80,6 +82,7 @@ def reconcile(
         added,
         tuple(column.name for column in unknown.values() if column not in added),
         tuple(missing),
+        tuple(missing) if rules.on_missing_column == "null" else (),
     )
 
 
@@ -156,7 +159,7 @@ def _check_missing(rules: StreamOptions, missing: Sequence[str], partitions: Col
     if missing and rules.on_missing_column == "fail":
         raise StreamSchemaError(
             f"stream {rules.stream} lacks column {missing[0]} of {rules.table}; say on_missing_column='null' to store "
-            "NULL in it, or add it to the stream"
+            "NULL in it, 'default' for its DEFAULT, or add it to the stream"
         )
 
 

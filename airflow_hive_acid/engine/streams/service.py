@@ -390,19 +390,27 @@ class _Running:
 
 def _text(options: StreamOptions, table: Table, found: Reconciled) -> str:
     """The statement of a micro-batch."""
-    selected = (*found.written, DELETED) if options.deletes else found.written
-    columns = ", ".join(quoted_column(name, "column") for name in selected)
-    rows = f"SELECT {columns} FROM {BATCH_VIEW}"  # noqa: S608 - names are quoted
     partitions = [c.name for c in table.partition_columns]
+    filled = [name for name in found.written if name not in partitions]
+    # What has no value would be given its DEFAULT: a NULL must be said.
+    nulls = [f"NULL AS {quoted_column(name, 'column')}" for name in found.nulls] if options.mode == "append" else []
+    last = [*found.written[len(filled) :], *((DELETED,) if options.deletes else ())]
+    columns = ", ".join(
+        [
+            *(quoted_column(name, "column") for name in filled),
+            *nulls,
+            *(quoted_column(name, "column") for name in last),
+        ]
+    )
+    rows = f"SELECT {columns} FROM {BATCH_VIEW}"  # noqa: S608 - names are quoted
     if options.mode == "append":
         given = {name.lower(): value for name, value in options.partition.items()}
         partition = {name: given.get(name) for name in partitions}
-        filled = [name for name in found.written if name not in partitions]
-        return insert_statement(table.qualified_name, rows, partition=partition, columns=filled)
+        return insert_statement(table.qualified_name, rows, partition=partition, columns=[*filled, *found.nulls])
     keys = [key.lower() for key in options.keys]
     on = " AND ".join(f"t.{quoted_column(key, 'keys')} = s.{quoted_column(key, 'keys')}" for key in keys)
     changed = {n: f"s.{quoted_column(n, 'column')}" for n in found.written if n not in (*keys, *partitions)}
-    values = {n: f"s.{quoted_column(n, 'column')}" for n in found.written}
+    values = {n: f"s.{quoted_column(n, 'column')}" for n in found.written} | dict.fromkeys(found.nulls, "NULL")
     clauses: list[Any] = [{"action": "update", "set": changed}] if changed else []
     new: dict[str, Any] = {"action": "insert", "set": values}
     if options.deletes:

@@ -40,12 +40,14 @@ class Patience:
     :param seconds: after that it hands its request over.
     :param resumed: document of a request that was handed over and is granted now; the next txn that asks for the same
         locks takes it up.
-    :param tried: how often locks of the Hive Concurrency Model were asked for again before.
+    :param tried: how often locks of the Hive Concurrency Model were asked for again before,
+    :param of: and by which request: another one of the same script has its own tries.
     """
 
     seconds: float
     resumed: Mapping[str, Any] | None = None
     tried: int = 0
+    of: str = ""
 
     def take(self, client: Verbs, components: Iterable[LockComponent]) -> tuple[int, int] | None:
         """Txn and lock of the request that was handed over, once.

@@ -75,7 +75,7 @@ def hive_acid_sink(
     :param partition: value by partition column, for those that are the same for all rows.
     :param on_new_column: what a column that the table does not have does: ``fail``, ``add`` it, or ``ignore`` it;
         those of ``latest_by`` and ``delete_when`` are left out, whatever it says.
-    :param on_missing_column: what a column that the stream does not have does: ``fail``, or ``null``.
+    :param on_missing_column: what a column that the stream does not have does: ``fail``, ``null``, or its ``default``.
     :param on_type_change: what a type that may not fit does: ``fail``, or ``convert``, value by value.
     :param on_bad_record: what a value that does not fit does: ``fail``, which stops the stream with the row named, or
         ``quarantine``: such rows go there as JSON lines, the others into the table.

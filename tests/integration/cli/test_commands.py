@@ -8,6 +8,7 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
+from airflow_hive_acid.errors import MetastoreUnavailableError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.setup.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
@@ -127,6 +128,7 @@ def test_maintenance_looks_once(call, service):
     assert (done.exit_code, done.stdout) == (0, ""), done.output
 
 
+@pytest.mark.setting("hive.compactor.worker.threads")
 def test_with_no_worker_threads_the_worker_of_the_command_line_compacts_nothing(call, client):
     client.compactions.enqueue("v.a")
     for options in ((), ("--once",)):
@@ -136,6 +138,7 @@ def test_with_no_worker_threads_the_worker_of_the_command_line_compacts_nothing(
     assert [request.state.text for request in client.compactions.active()] == ["initiated"]
 
 
+@pytest.mark.setting("hive.timedout.txn.reaper.start", "hive.timedout.txn.reaper.interval")
 def test_the_reaper_waits_before_its_first_look_and_once_does_not(call, monkeypatch):
     waits = []
 
@@ -244,6 +247,26 @@ def test_a_shell_completes_names(client, metastore_url, tmp_path):
     assert completed("describe shop.") == ["shop.items"]
     assert completed("show partitions shop.i") == ["shop.items"]
     assert completed("describe nowhere.") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "show locks", "show locks w.t", "show transactions", "show compactions", "show waits", "show databases",
+        "tables", "describe w.t", "history w.t", "changes w.t --from 1", "lease list", "pin list", "stream show",
+        "cleaning explain", "cleaning trash", "compaction plan", "compaction metrics", "compaction explain w.t",
+        "compaction cancel 1",
+    ],
+)  # fmt: skip
+@pytest.mark.backends("sqlite")
+def test_looking_makes_no_metastore_at_a_misspelt_address(tmp_path, words):
+    """An empty answer of a metastore that was just made is no good news."""
+    path = tmp_path / "misspelt.db"
+    done = CliRunner().invoke(app, ["--metastore-url", f"sqlite:///{path}", *words.split()])
+    assert isinstance(done.exception, MetastoreUnavailableError), done.output
+    assert "misspelt.db refuses the connection (unable to open database file); check path" in str(done.exception)
+    assert done.stdout == ""
+    assert not path.exists()
 
 
 def test_completing_a_name_makes_no_metastore(tmp_path):

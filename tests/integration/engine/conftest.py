@@ -12,6 +12,7 @@ from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.format.jobs import (
     Column,
     Delete,
+    Export,
     Insert,
     JobError,
     JobResult,
@@ -90,6 +91,10 @@ class FakeSpark:
             case Select():
                 columns = tuple(Column(f"c{i}", "int") for i in range(len(self.answer[0]) if self.answer else 1))
                 return JobResult(spec.job_id, self.application_id, columns=columns, rows=len(self.answer))
+            case Export():
+                Path(step.uri.removeprefix("file:")).mkdir(parents=True)
+                self.answer = [[0]]
+                return JobResult(spec.job_id, self.application_id, columns=(Column("rows", "bigint"),), rows=1)
             case Insert(overwrite=True):
                 names = [base_name(write.write_id)]
             case Insert():

@@ -14,6 +14,7 @@ import typer
 from airflow_hive_acid import airflow_cli, airflow_session
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.metastore import MetastoreClient
 
 # In Airflow 3.1 the words stand for the command of this package alone (docs/reference/compatibility.md).
 pytestmark = [
@@ -69,8 +70,10 @@ def test_what_cannot_be_used_is_named(capsys):
     assert "there is no Spark connection 'nowhere'" in capsys.readouterr().err
 
 
-def test_airflow_offers_the_command():
+def test_airflow_offers_the_command(tmp_path):
     """As a process: Airflow's own parser finds it through the provider information. Its log stays out of the rows."""
+    with MetastoreClient(f"sqlite:///{tmp_path / 'metastore.db'}") as client:
+        client.create_schema()
     program = Path(sys.executable).parent / "airflow"
     done = subprocess.run(
         [str(program), "hive-acid", "--conn-id", "lake", "show", "transactions", "--format", "json"],

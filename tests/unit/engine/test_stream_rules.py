@@ -50,6 +50,11 @@ NEW = "id bigint; name string; price decimal(10,2); size int"
         (
             {"on_missing_column": "null"},
             "id bigint; price decimal(4,1)",
+            Reconciled(("id", "price"), (), (), ("name",), ("name",)),
+        ),
+        (
+            {"on_missing_column": "default"},
+            "id bigint; price decimal(4,1)",
             Reconciled(("id", "price"), (), (), ("name",)),
         ),
         ({"on_type_change": "convert"}, "id string; name int; price double", Reconciled(("id", "name", "price"))),

@@ -51,6 +51,7 @@ def test_nothing_asked_for_is_an_application_like_any_other() -> None:
     "name",
     ["hive__compactor__job__queue", "mapreduce__job__queuename", "mapred__job__queue__name", "tez__queue__name"],
 )
+@pytest.mark.setting("hive.compactor.job.queue")
 def test_queue_of_request_table_and_setting_in_this_order(name: str) -> None:
     key = f"compactor__{name}"
     everywhere: dict[str, Any] = {"hive__compactor__job__queue": "set"}
@@ -98,6 +99,7 @@ def test_property_that_could_do_more_than_size_a_job_is_refused_by_name(key: str
             application(asked, own)
 
 
+@pytest.mark.setting("hive.compactor.run.as.user")
 def test_runs_as_requested_or_as_set_or_as_the_owner() -> None:
     everywhere = Settings({Source.CONNECTION: {"hive.compactor.run.as.user": "hive"}})
     assert run_as(request(run_as="bob"), table(), everywhere) == "bob"
@@ -105,6 +107,7 @@ def test_runs_as_requested_or_as_set_or_as_the_owner() -> None:
     assert run_as(request(), table(), Settings()) == "ann"
 
 
+@pytest.mark.setting("hive.acid.compactor.proxy.user")
 def test_acts_for_that_user_only_where_it_is_switched_on() -> None:
     assert application(request(), table()).user is None
     assert application(request(), table(), hive__acid__compactor__proxy__user="true").user == "ann"

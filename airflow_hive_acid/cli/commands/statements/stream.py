@@ -82,14 +82,14 @@ def show(
 ) -> None:
     """All streams: what was committed last, and who runs them."""
     session: CliSession = context.obj
-    print_stream(_COLUMNS, _rows(session.client()), form)
+    print_stream(_COLUMNS, _rows(session.existing_client()), form)
 
 
 @app.command()
 def forget(context: typer.Context, stream: Annotated[str, typer.Argument(metavar="STREAM")]) -> None:
     """Forget what a stream has committed: one of that name begins anew, and applies every micro-batch it is given."""
     session: CliSession = context.obj
-    session.client().streams.forget(stream)
+    session.existing_client().streams.forget(stream)
     say(f"stream {stream} is forgotten")
 
 

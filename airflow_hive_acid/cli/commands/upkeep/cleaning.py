@@ -32,7 +32,7 @@ def explain(
     from airflow_hive_acid.maintenance.cleaner.cleaner import explain_cleaning
 
     session: CliSession = context.obj
-    client = session.client()
+    client = session.existing_client()
     database, table = _place(what)
     session.note_missing(database, table)
     now = [
@@ -53,7 +53,7 @@ def trash(context: typer.Context, what: _WhatArgument = None, form: _FormatOptio
             item.batch, f"{item.resource.database}.{item.resource.table}", item.resource.partition or "",
             item.request_id, item.source.rpartition("/")[2], _time(item.moved), item.path,
         ]
-        for item in session.client().trash.show(*_place(what))
+        for item in session.existing_client().trash.show(*_place(what))
     ]  # fmt: skip
     print_stream(_TRASHED, rows, form)
 

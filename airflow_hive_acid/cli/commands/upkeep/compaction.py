@@ -38,7 +38,7 @@ def explain(
     from airflow_hive_acid.maintenance.initiator import explain as initiator_explain
 
     session: CliSession = context.obj
-    client = session.client()
+    client = session.existing_client()
     found = client.catalog.get_table(table)
     if found.is_partitioned and partition is None:
         say(f"{found.qualified_name} is partitioned: these are its partitions with writes; name one to read more")
@@ -58,7 +58,7 @@ def plan(
 ) -> None:
     """What the Initiator would ask for in the whole warehouse; nothing is asked for, and nothing is stored."""
     session: CliSession = context.obj
-    print_stream(_PLANNED, _planned(session, session.client(), None, everything=everything), form)
+    print_stream(_PLANNED, _planned(session, session.existing_client(), None, everything=everything), form)
 
 
 @app.command()
@@ -71,7 +71,7 @@ def metrics(
     from airflow_hive_acid.maintenance.measures.health import Level, findings, read_health
 
     session: CliSession = context.obj
-    readings = read_health(session.client())
+    readings = read_health(session.existing_client())
     rows = []
     for reading in findings(readings) if alarms else readings:
         wrong = reading.level is not Level.OK

@@ -22,7 +22,7 @@ def cancel(
     A request that a real Hive's worker runs is left alone. Exit code 1 when one of them was not cancelled.
     """
     session: CliSession = context.obj
-    client = session.client()
+    client = session.existing_client()
     answers = client.compactions.abort(ids, user=client.user, reason=reason)
     for answer in answers:
         say(f"compaction {answer.id}: {answer.message}")

@@ -209,6 +209,7 @@ def test_places_are_told_without_credentials(uri, expected):
         ("", "sqlite:////data/m.db", "hive://lake"),
     ],
 )
+@pytest.mark.setting("hive.metastore.uris")
 def test_the_namespace_is_the_address_that_is_known(uris, url, expected):
     connection = SimpleNamespace(conn_id="lake", metastore_url=sa.make_url(url))
     settings = Settings({Source.CONNECTION: {"hive.metastore.uris": uris}})

@@ -25,6 +25,7 @@ def names_in(client, table, partition=""):
 
 
 @pytest.mark.parametrize("script", ["SELECT a FROM w.t", "START TRANSACTION; SELECT a FROM w.t; COMMIT"])
+@pytest.mark.setting("hive.acid.select.max.bytes")
 def test_every_select_has_a_bound_on_what_it_brings_back(client, fake, warehouse, engine, script):
     settings = client.settings.with_overrides(Source.REQUEST, {"hive.acid.select.max.bytes": "1000"})
     with Engine(client, fake, warehouse, settings=settings, agent_info="bounded") as bounded:

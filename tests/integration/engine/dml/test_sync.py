@@ -109,6 +109,7 @@ def test_a_filesystem_without_syncs_of_directories_is_no_failure(engine, monkeyp
     engine.run(STATEMENTS["insert"])
 
 
+@pytest.mark.setting("hive.acid.sync.files")
 def test_the_setting_leaves_it_to_the_machine(client, fake, warehouse, engine, synced):
     synced.clear()
     settings = client.settings.with_overrides(Source.CONNECTION, {"hive.acid.sync.files": "false"})

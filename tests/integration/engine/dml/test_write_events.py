@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
@@ -23,6 +24,7 @@ def written(client):
         return [(t, p, n, [f.partition("/w.db/")[2] for f in files.split("]")]) for t, p, n, files in rows]
 
 
+@pytest.mark.setting("hive.metastore.dml.events")
 def test_a_commit_tells_the_files_of_each_partition_and_no_side_files(engine, fake, warehouse, metastore_url):
     wanted = Settings({Source.CONNECTION: {"hive.metastore.dml.events": "true"}})
     with MetastoreClient(metastore_url, wanted) as client, Engine(client, fake, warehouse) as telling:

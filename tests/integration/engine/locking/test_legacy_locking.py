@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import (
     HiveAcidError,
     JobFailedError,
@@ -133,6 +134,7 @@ def test_create_table_as_shares_what_it_reads_and_has_the_new_table_to_itself(fi
         assert [lock for lock, _ in shown[1:]] == ["w -> SHARED", "w.f -> SHARED", "w.m -> EXCLUSIVE"]
 
 
+@pytest.mark.setting("hive.txn.manager")
 def test_dropping_a_database_with_acid_tables_is_refused_as_the_tables_would_be(first, client, hold):
     """DROP TABLE w.t is refused; so is what would drop it among others, before anything is locked or dropped."""
     before = client.catalog.list_tables("w")
@@ -359,3 +361,56 @@ def test_a_write_that_is_denied_is_not_waited_for_here_longer_than_the_patience(
             session.run("INSERT INTO w.f VALUES (1)", patience=Patience(5, tried=3))
         LegacyLockManager(client.database, dummy()).unlock(blocking)
         assert session.run("INSERT INTO w.f VALUES (1)", patience=Patience(5, tried=3))[0].inserted == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "statement"),
+    [
+        ("w.f", "SELECT * FROM w.f"),
+        ("w.f", "INSERT OVERWRITE DIRECTORY '{out}' STORED AS ORC SELECT * FROM w.f"),
+        ("w.f", "CREATE TABLE w.made TBLPROPERTIES ('transactional'='false') AS SELECT * FROM w.f"),
+        ("w.f", "CREATE VIEW w.seen AS SELECT a FROM w.f"),
+        ("w.f", "TRUNCATE TABLE w.f"),
+        ("w.f", "ALTER TABLE w.f ADD COLUMNS (b INT)"),
+        ("w.f", "ALTER TABLE w.f RENAME TO w.g"),
+        ("w.f", "DROP TABLE w.f"),
+        ("v.h", "DROP DATABASE v CASCADE"),
+        ("w.e", "ALTER TABLE w.e ADD PARTITION (k='z')"),
+        ("w.e/k=x", "ALTER TABLE w.e DROP PARTITION (k='x')"),
+    ],
+)  # fmt: skip
+def test_a_query_or_ddl_that_is_denied_is_left_to_the_triggerer_and_then_done_once(
+    client, engine, warehouse, tables, hold, tmp_path, place, statement
+):
+    """As a write: nothing is held in the pause, nothing of it is left, and the same script goes on later."""
+    engine.run("CREATE DATABASE v; CREATE TABLE v.h (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='false')")
+    text = statement.format(out=tmp_path / "out" / "f")
+    blocking, once = hold(place, X), Once(("run", "task"), life="0")
+    settings = dummy(**{"lock.numretries": "3", "lock.sleep.between.retries": "1h"})
+    before = client.catalog.list_tables("w")
+    with Engine(client, FakeSpark(), warehouse, settings=settings, agent_info="patient") as session:
+        with pytest.raises(LocksDeniedForNowError, match="trying again in 3600 s") as denied:
+            session.run(text, once=once, patience=Patience(5))
+        assert (denied.value.tried, denied.value.pause) == (1, 3600)
+        assert {row.lock_id for row in hold.manager.show_locks()} == {blocking}
+        assert client.catalog.list_tables("w") == before
+        with pytest.raises(LockTimeoutError, match="could not be locked in 4 tries"):
+            session.run(text, once=once, patience=Patience(5, tried=3, of=denied.value.of))
+        hold.manager.unlock(blocking)
+        waiting = Patience(5, tried=3, of=denied.value.of)
+        assert len(session.run(text, once=once, patience=waiting)) == 1
+    assert hold.manager.show_locks() == []
+
+
+def test_the_tries_of_one_statement_are_not_those_of_the_next(client, warehouse, tables, hold):
+    """The first statement has waited three times; the second has all its tries before it."""
+    hold("w.e", X)
+    settings = dummy(**{"lock.numretries": "3", "lock.sleep.between.retries": "1h"})
+    script = "SELECT * FROM w.f; SELECT * FROM w.e"
+    with Engine(client, FakeSpark(), warehouse, settings=settings, agent_info="patient") as session:
+        with pytest.raises(LocksDeniedForNowError, match=r"w\.e is in the way") as denied:
+            session.run(script, patience=Patience(5, tried=3, of="of the first"))
+        assert denied.value.tried == 1
+        with pytest.raises(LocksDeniedForNowError) as again:
+            session.run(script, patience=Patience(5, tried=denied.value.tried, of=denied.value.of))
+        assert again.value.tried == 2

@@ -310,7 +310,37 @@ def test_a_new_column_is_added_to_the_table_or_refused_by_name(client, table, pr
     free.batch(1)
     free.talk.close()
     assert [c.name for c in client.catalog.get_table("w.t").columns] == ["a", "b", "c"]
-    assert [spec.step.columns for spec in fake.specs[-2:]] == [(), ("a", "b")]
+    assert [spec.step.columns for spec in fake.specs[-2:]] == [(), ()]
+    assert " ".join(fake.specs[-1].step.query.split()).startswith("SELECT `a`, `b`, NULL AS `c` FROM")
+
+
+@pytest.mark.parametrize(
+    ("rule", "selected", "columns", "inserted"),
+    [
+        ("null", "SELECT `a`, NULL AS `c` FROM", (), {"a", "c"}),
+        ("default", "SELECT `a` FROM", ("a",), {"a"}),
+    ],
+)
+def test_a_column_that_the_stream_lacks_is_null_or_has_its_default(
+    client, table, process, fake, rule, selected, columns, inserted
+):
+    """A column without a value has its DEFAULT in an INSERT; so NULL is said."""
+    with Engine(client, fake, None) as engine:
+        engine.run("CREATE TABLE w.d (a INT, c STRING DEFAULT 'new') TBLPROPERTIES ('transactional'='true')")
+    here, given = process(), (("a", "int"),)
+    for mode, keys in (("append", ()), ("upsert", ("a",))):
+        app = Application(
+            here.spool, fake, stream=mode, table="w.d", mode=mode, keys=keys, on_missing_column=rule
+        ).open()
+        app.batch(0, given)
+        app.talk.close()
+    append, upsert = (spec.step for spec in fake.specs[-2:])
+    assert " ".join(append.query.split()).startswith(selected)
+    assert append.columns == columns
+    (clause,) = [clause for clause in upsert.clauses if clause.action == "insert"]
+    assert {a.column: a.expression for a in clause.assignments if a.column in inserted} == (
+        {"a": "(s.`a`)", "c": "(NULL)"} if rule == "null" else {"a": "(s.`a`)"}
+    )
 
 
 def test_rows_that_delete_are_a_clause_of_the_one_merge_and_are_counted(client, table, process, fake):

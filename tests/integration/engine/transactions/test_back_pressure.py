@@ -45,6 +45,7 @@ def test_without_the_setting_nobody_is_held_back_and_nothing_is_listed(engine, m
         "BEGIN; INSERT INTO w.t VALUES (1, 'a'); COMMIT",
     ],
 )  # fmt: skip
+@pytest.mark.setting("hive.acid.writer.max.deltas")
 def test_every_statement_that_would_add_a_delta_is_refused_and_asks_for_a_compaction(session, client, statement):
     writer = session(3)
     for _ in range(3):
@@ -70,6 +71,7 @@ def test_what_replaces_all_deltas_is_never_held_back(session):
     writer.run("SELECT * FROM w.t")
 
 
+@pytest.mark.setting("hive.acid.writer.max.deltas.action")
 def test_a_warning_is_said_beside_the_result_and_the_row_is_written(session, events):
     writer = session(1, action="warn")
     writer.run("INSERT INTO w.t VALUES (1, 'a')")
@@ -93,6 +95,7 @@ def test_a_writer_waits_until_compaction_has_made_them_fewer(session, events, mo
     assert "waiting for a compaction for up to 3600 s" in said
 
 
+@pytest.mark.setting("hive.acid.writer.max.deltas.wait")
 def test_a_wait_that_brings_nothing_ends_with_an_error_that_may_be_tried_again(session):
     writer = session(1, action="wait", wait="1ms")
     writer.run("INSERT INTO w.t VALUES (1, 'a')")

@@ -377,6 +377,7 @@ def test_two_inserts_into_the_same_new_partition_both_commit(engine, other, fake
     assert client.get_valid_write_ids("w.p")["w.p"].is_valid(1)
 
 
+@pytest.mark.setting("hive.exec.dynamic.partition.mode")
 def test_strict_mode_wants_a_static_partition(client, fake, engine, warehouse):
     settings = client.settings.with_overrides(Source.REQUEST, {"hive.exec.dynamic.partition.mode": "strict"})
     strict = Engine(client, fake, warehouse, settings=settings)

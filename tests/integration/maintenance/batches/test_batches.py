@@ -146,6 +146,7 @@ def test_a_record_that_only_spark_refuses_aborts_its_txn_alone(
     assert len({name.partition("/")[0] for name in names(client, "w.t") if name.startswith("delta")}) == 1
 
 
+@pytest.mark.setting("hive.acid.rows.max.bytes")
 def test_too_many_bytes_are_refused_with_the_setting(client: MetastoreClient, engine: Engine) -> None:
     few = {"hive.acid.rows.max.bytes": "40"}
     engine._context.settings = engine._context.settings.with_overrides(Source.REQUEST, few)

@@ -316,6 +316,7 @@ def test_originals_of_a_converted_table_go_with_the_first_base(
     assert table.directories() == list(done.directories)
 
 
+@pytest.mark.setting("hive.compactor.initiator.on", "hive.compactor.cleaner.on")
 def test_services_that_are_switched_off_do_nothing(metastore_url: str, fs: Filesystem, compacted: Any) -> None:
     from airflow_hive_acid.maintenance import run_initiator
     from airflow_hive_acid.metastore import MetastoreClient as Client

@@ -20,6 +20,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
+from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.cycles.steps import change, pass_time
 
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ def test_auto_purge_bypasses_the_trash(
 
 
 @pytest.mark.parametrize("purge", [False, True])
+@pytest.mark.setting("hive.acid.cleaner.trash.dir")
 def test_a_dropped_partition_goes_to_the_trash_unless_it_is_purged(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], bin: str, purge: bool
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_dropped_partition_goes_to_the_trash_unless_it_is_purged(
 
 
 @pytest.mark.backends("sqlite", "postgresql")
+@pytest.mark.setting("hive.acid.cleaner.trash.retention")
 def test_the_reaper_deletes_what_is_older_than_the_retention(
     client: MetastoreClient, fs: Filesystem, trashed: str, bin: str
 ) -> None:
@@ -228,6 +231,11 @@ def test_the_reaper_deletes_what_is_older_than_the_retention(
     assert run_reaper(client, fs).purged["trash"] == 2
     assert len(below(fs, bin)) == 2
     assert {item.batch for item in client.trash.show()} == {trashed}
+    change(client, sa.update(HIVE_ACID_TRASH).values(HTR_MOVED=HIVE_ACID_TRASH.c.HTR_MOVED - 7_200_000))
+    assert run_reaper(client, fs).purged["trash"] == 0
+    client.settings = client.settings.with_overrides(Source.REQUEST, {"hive.acid.cleaner.trash.retention": "1h"})
+    assert run_reaper(client, fs).purged["trash"] == 2
+    assert below(fs, bin) == []
 
 
 def test_a_trash_among_a_tables_files_is_refused_and_nothing_is_cleaned(

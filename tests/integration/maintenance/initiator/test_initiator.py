@@ -195,6 +195,7 @@ def test_a_directory_that_cannot_be_listed_is_one_tables_failure(
         ({"hive.compactor.aborted.txn.time.threshold": "-1"}, ["k=a"], []),
     ],
 )
+@pytest.mark.setting("hive.compactor.clean.aborts.using.cleaner")
 def test_aborts_ask_for_compactions_where_the_cleaner_does_not_see_to_them(
     metastore_url: str, client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any],
     properties: dict[str, str], partitions: Sequence[str | None], kinds: list[str],

@@ -101,6 +101,7 @@ def test_a_history_that_cannot_be_purged_does_not_keep_the_duplicates(
 
 
 @pytest.mark.conformance("C10")
+@pytest.mark.setting("hive.compactor.history.retention.failed")
 def test_each_kind_of_end_is_kept_by_its_own_setting_and_partition_by_partition(metastore_url: str) -> None:
     prefix = "hive.compactor.history.retention"
     kept = {f"{prefix}.failed": "2", f"{prefix}.attempted": "1", f"{prefix}.succeeded": "0", f"{prefix}.refused": "3",

@@ -404,6 +404,7 @@ def test_a_follower_that_is_too_far_behind_serves_nothing(reader: Reader, clock:
 
 
 @pytest.mark.parametrize("key", ["hive.acid.cache.enabled", "hive.metastore.event.db.listener.on"])
+@pytest.mark.setting("hive.acid.cache.enabled")
 def test_a_cache_that_is_off_asks_the_database(metastore_url: str, client: MetastoreClient, key: str) -> None:
     off = Settings({Source.CONNECTION: {key: "false"}})
     with MetastoreClient(metastore_url, off) as other, CachedCatalog(other, other.catalog) as cache:

@@ -145,6 +145,7 @@ def test_of_two_who_take_one_place_at_one_moment_one_gets_it(client, catalog, me
     assert len(catalog.list_tables("w")) == 1
 
 
+@pytest.mark.setting("hive.acid.shared.locations")
 def test_the_setting_lets_tables_share(client, catalog, metastore_url):
     catalog.create_table(define("w.t", "file:/x/t"))
     settings = Settings({Source.CONNECTION: {"hive.acid.shared.locations": "true"}})

@@ -96,6 +96,7 @@ def test_who_only_waits_for_the_circle_is_spared(client: MetastoreClient, lock_o
     assert [v.party for v in client.find_deadlocks()] == [Party(3)]
 
 
+@pytest.mark.setting("hive.acid.deadlock.detection")
 def test_detection_can_be_switched_off(metastore_url: str, client: MetastoreClient, rows: Any, lock_on: Any) -> None:
     waits = ring(client, lock_on, 2)
     settings = {"hive.acid.deadlock.detection": "false", "hive.lock.numretries": "1"}

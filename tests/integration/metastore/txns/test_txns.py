@@ -53,6 +53,7 @@ def test_an_aborted_txn_is_listed_as_aborted(client: MetastoreClient) -> None:
 
 
 @pytest.mark.conformance("T04")
+@pytest.mark.setting("hive.txn.max.open.batch")
 def test_a_batch_is_capped_and_its_ids_ascend(client_with: Any) -> None:
     client = client_with({"hive.txn.max.open.batch": "5"})
     assert client.open_txns(3) == [1, 2, 3]

@@ -34,6 +34,7 @@ def test_interval_of_hives_setting_counts_when_no_schedule_is_given():
     assert interval_of(found) == timedelta(seconds=300)
 
 
+@pytest.mark.setting("hive.compactor.check.interval")
 def test_hives_setting_can_be_changed_in_the_section(monkeypatch):
     monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_CHECK_INTERVAL", "20m")
     assert interval_of(timetable(RULE)) == timedelta(minutes=20)

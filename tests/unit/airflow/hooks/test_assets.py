@@ -109,6 +109,7 @@ class Told(dict):
 
 
 @pytest.mark.backends("sqlite")
+@pytest.mark.setting("hive.acid.commit.events")
 def test_operators_tell_the_same_as_watchers_if_that_is_their_part(metastore_url, warehouse):
     for source, number in (("watcher", 0), ("operators", 1)):
         settings = Settings({Source.CONNECTION: {"hive.acid.commit.events": source}})

@@ -149,18 +149,18 @@ def test_task_waits_for_locks_in_the_triggerer_and_goes_on_where_it_was(engine):
 
 def test_task_that_is_denied_locks_without_a_queue_tries_again_from_the_triggerer(engine):
     """DummyTxnManager: nothing is held in the pause, and the tries are counted on."""
-    fake = engine(LocksDeniedForNowError("lock 3 on w.t is in the way", 4, 60.0))
+    fake = engine(LocksDeniedForNowError("lock 3 on w.t is in the way", 4, 60.0, "of this one"))
     task = HiveAcidOperator(task_id="t", sql="x")
     with pytest.raises(TaskDeferred) as deferred:
         task.execute(CONTEXT)
     trigger = deferred.value.trigger
     assert trigger.until == pytest.approx(time.time() + 60, abs=5)
-    assert type(trigger)(**trigger.serialize()[1]).handed_back == {"tried": 4}
+    assert type(trigger)(**trigger.serialize()[1]).handed_back == {"tried": 4, "tried_of": "of this one"}
     trigger.until = 0.0
     (event,) = asyncio.run(_events(trigger))
     fake.answer = [INSERT]
     assert task.resume(CONTEXT, event.payload)["inserted"] == 3
-    assert (fake.patience.tried, fake.patience.resumed) == (4, None)
+    assert (fake.patience.tried, fake.patience.of, fake.patience.resumed) == (4, "of this one", None)
 
 
 async def _events(trigger):
