@@ -136,14 +136,21 @@ def build(cell: Cell, log: Path) -> str:
     # Newer test tools may ask for other packages of the days.
     if run(*install, "--constraint", pins, *TESTS, log=log):
         return "the packages of the tests cannot be installed"
-    # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last.
     if cell.spark is None:
         # As on a worker whose spark-submit is a program of its own; no test that is run here starts it.
         program = cell.home / "bin" / "spark-submit"
         program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
         program.chmod(0o755)
+    # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last, and of
+    # those files none may be left for a 3.5.
     # Without a cache: a PySpark that was unpacked for one cell would stay there with 1.4 GB.
     pyspark = ("--no-cache", "--reinstall-package", "pyspark", f"pyspark=={cell.spark}")
+    if (
+        cell.spark
+        and cell.spark < "4"
+        and run(UV, "pip", "uninstall", "--python", cell.program, "pyspark-client", log=log)
+    ):
+        return "pyspark-client cannot be removed"
     if cell.spark and run(*install, *pyspark, log=log):
         return f"PySpark {cell.spark} cannot be installed"
     return ""
@@ -216,7 +223,7 @@ def main() -> int:
     PLACE.mkdir(parents=True, exist_ok=True)
     git = [shutil.which("git") or "git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    lines, failed = [], False
+    failed = False
     for cell in CELLS:
         if arguments.cells and cell.name not in arguments.cells:
             continue
@@ -233,10 +240,14 @@ def main() -> int:
         failed = failed or not passed
         print(f"  {'passed' if passed else 'FAILED'} after {time.monotonic() - began:.0f} s: {said}", flush=True)
         day = datetime.date.today().isoformat()
-        lines.append(
-            f"| {cell.name} | {cell.python} | {cell.airflow} | {cell.spark or 'none'} | {day} | {commit} | {said} |"
+        (PLACE / f"{cell.name}.line").write_text(
+            f"| `{cell.name}` | {cell.python} | {cell.airflow} | {cell.spark or 'none'} | {day} | {commit} "
+            f"| {said} |\n",
+            encoding="utf-8",
         )
-    (PLACE / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        # With what was found for others before.
+        found = [line for one in CELLS if (line := PLACE / f"{one.name}.line").is_file()]
+        (PLACE / "results.md").write_text("".join(line.read_text(encoding="utf-8") for line in found), encoding="utf-8")
     return 1 if failed else 0
 
 
