@@ -31,11 +31,10 @@ TESTS = (
     "pytest-timeout", "pytest-xdist", "s3fs",
     "apache-airflow-providers-apache-spark>=6.3",
 )  # fmt: skip
-#: With real Spark jobs: statements through spark-submit, what the optional jar for this Spark reads and writes, a DAG.
+#: With real Spark jobs: statements through spark-submit, what the optional jar for this Spark reads, the README's DAG.
 SPARK_TESTS = (
     "tests/acceptance/test_sql.py", "tests/integration/spark/read/test_accelerator.py",
-    "tests/integration/spark/read/test_fast_reader.py", "tests/integration/spark/write/test_writers.py",
-    "tests/integration/spark/streaming/test_guards.py", "tests/integration/airflow/test_readme.py",
+    "tests/integration/spark/read/test_fast_reader.py", "tests/integration/airflow/test_readme.py",
 )  # fmt: skip
 #: DAG runs without Spark.
 DAG_TESTS = ("tests/integration/airflow/test_dags.py",)
