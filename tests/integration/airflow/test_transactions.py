@@ -56,9 +56,7 @@ def finished(registered: Callable[[DAG], DAG]) -> Callable[[DAG], tuple[dict[str
         done = registered(dag).test()
         instances = done.get_task_instances()
         states = {i.task_id: str(i.state) for i in instances}
-        # Of a mapped task the last; all at once is a query that Airflow 3.1 gets wrong.
-        told = {i.task_id: i.xcom_pull(task_ids=i.task_id, map_indexes=i.map_index) for i in instances}
-        return {"": str(done.state), **states}, told
+        return {"": str(done.state), **states}, {i.task_id: i.xcom_pull(task_ids=i.task_id) for i in instances}
 
     return run
 
