@@ -187,6 +187,11 @@ fuzz: install
 test-matrix: install $(CLASSES)
 	@$(BIN)/python scripts/test_matrix.py $(CELLS)
 
+## make test-matrix-ends  the lowest and the highest of them, a few tests in each
+.PHONY: test-matrix-ends
+test-matrix-ends: install
+	@$(BIN)/python scripts/test_matrix.py --short lowest highest
+
 # A browser for test-browser; as root it is installed.
 chromium:
 	@command -v chromium >/dev/null || [ -n "$$HIVE_ACID_CHROMIUM" ] || { \

@@ -3,8 +3,9 @@
 ``python scripts/test_matrix.py`` runs all cells, ``… lowest`` those that are named; ``make test-matrix`` calls it. A
 cell is a Python, an Airflow with what it was installed with when it was new, and a Spark or none. Pairs of versions are
 covered, not all combinations. First Airflow is installed, as somebody has it; then this package with Airflow's packages
-as constraints, so that a cell fails where one of them would have to change. The outcome of each cell is a line of
-``build/matrix/results.md``, as in docs/reference/compatibility.md.
+as constraints, so that a cell fails where one of them would have to change. Two cells differ: ``bounds`` has the lowest
+versions that pyproject.toml allows, and ``airflow-2.11`` an Airflow that this package cannot live beside. The outcome
+of each cell is a line of ``build/matrix/results.md``, as in docs/reference/compatibility.md.
 """
 
 from __future__ import annotations
@@ -30,12 +31,19 @@ TESTS = (
     "pytest-timeout", "pytest-xdist", "s3fs",
     "apache-airflow-providers-apache-spark>=6.3",
 )  # fmt: skip
-#: With real Spark jobs: statements through spark-submit, and what the optional jar for this Spark reads and writes.
+#: With real Spark jobs: statements through spark-submit, what the optional jar for this Spark reads, the README's DAG.
 SPARK_TESTS = (
     "tests/acceptance/test_sql.py", "tests/integration/spark/read/test_accelerator.py",
-    "tests/integration/spark/read/test_fast_reader.py", "tests/integration/spark/write/test_writers.py",
-    "tests/integration/spark/streaming/test_guards.py",
+    "tests/integration/spark/read/test_fast_reader.py", "tests/integration/airflow/test_readme.py",
 )  # fmt: skip
+#: DAG runs without Spark.
+DAG_TESTS = ("tests/integration/airflow/test_dags.py",)
+#: The whole of it; or, in cells of which only the Spark is another, the rooms that meet Airflow and Spark.
+UNIT = ("tests/unit",)
+ROOMS = ("tests/unit/airflow/hooks", "tests/unit/airflow/operators", "tests/unit/spark")
+#: With --short: what meets the versions of a cell most.
+SHORT = ("tests/unit/airflow", "tests/unit/test_imports.py", "tests/unit/test_python_versions.py")
+SHORT_SPARK = ("tests/acceptance/test_sql.py",)
 #: Need PySpark to be imported.
 DATA_PLANE = ("tests/unit/spark", "tests/unit/engine/test_stream_rules.py", "tests/unit/airflow/test_public_api.py")
 #: The documents and the development tools of one environment, and what the package's own extra brings.
@@ -48,6 +56,9 @@ class Cell:
 
     :param at: packages that were uploaded later are left out, as if Airflow was installed then.
     :param spark: version of PySpark; None: a scheduler or an API server.
+    :param unit: tests that need neither Spark nor a DAG run.
+    :param bounds: with the lowest versions that pyproject.toml allows, instead of those that Airflow was new with.
+    :param beside: Airflow is alone; this package is in the environment of ``make install``.
     """
 
     name: str
@@ -55,6 +66,9 @@ class Cell:
     airflow: str
     at: str
     spark: str | None
+    unit: tuple[str, ...] = UNIT
+    bounds: bool = False
+    beside: bool = False
 
     @property
     def home(self) -> Path:
@@ -68,27 +82,30 @@ class Cell:
 
 
 CELLS = (
-    # PySpark 4.3 needs Python 3.11.
-    Cell("lowest", "3.10", "3.1.8", "2026-03-25", None),
+    # The first Airflow whose constraints hold SQLAlchemy 2. PySpark 4.3 needs Python 3.11.
+    Cell("lowest", "3.10", "3.1.6", "2026-01-20", None),
+    Cell("bounds", "3.11", "3.1.6", "2026-03-25", None, bounds=True),
+    Cell("airflow-2.11", "3.11", "2.11.2", "2026-11-20", None, beside=True),
     Cell("airflow-3.1", "3.11", "3.1.8", "2026-03-25", "4.3.0"),
     Cell("airflow-3.2", "3.12", "3.2.2", "2026-08-01", "4.3.0"),
     Cell("highest", "3.13", "3.3.2", "2026-11-20", "4.3.0"),
-    Cell("spark-3.5", "3.11", "3.1.8", "2026-03-25", "3.5.9"),
-    Cell("spark-4.0", "3.12", "3.2.2", "2026-08-01", "4.0.5"),
-    Cell("spark-4.1", "3.12", "3.3.2", "2026-11-20", "4.1.4"),
-    Cell("spark-4.2", "3.11", "3.3.2", "2026-11-20", "4.2.1"),
+    Cell("spark-3.5", "3.11", "3.1.8", "2026-03-25", "3.5.9", ROOMS),
+    Cell("spark-4.0", "3.12", "3.2.2", "2026-08-01", "4.0.5", ROOMS),
+    Cell("spark-4.1", "3.12", "3.3.2", "2026-11-20", "4.1.4", ROOMS),
+    Cell("spark-4.2", "3.11", "3.3.2", "2026-11-20", "4.2.1", ROOMS),
 )
 
 
-def run(*command: object, log: Path) -> int:
+def run(*command: object, log: Path, more: dict[str, str] | None = None) -> int:
     """Exit code of a command; what it says goes to the log."""
     environment = {name: text for name, text in os.environ.items() if name not in ("SPARK_HOME", "VIRTUAL_ENV")}
+    environment |= {"PYTHONPATH": str(ROOT)} | (more or {})
     with log.open("a", encoding="utf-8") as file:
         file.write(f"$ {' '.join(map(str, command))}\n")
         file.flush()
         return subprocess.run(
             [str(part) for part in command],
-            cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment | {"PYTHONPATH": str(ROOT)}, check=False,
+            cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False,
         ).returncode  # fmt: skip
 
 
@@ -96,58 +113,101 @@ def build(cell: Cell, log: Path) -> str:
     """Make the environment of a cell; what went wrong, or nothing."""
     pins = PLACE / f"{cell.name}.pins"
     install = (UV, "pip", "install", "--quiet", "--python", cell.program)
-    airflow = (f"apache-airflow=={cell.airflow}", f"apache-airflow-core=={cell.airflow}")
-    more = ("apache-airflow-providers-openlineage", "apache-airflow-providers-fab")
     shutil.rmtree(cell.home, ignore_errors=True)
     if run(UV, "venv", "--quiet", "--python", cell.python, cell.home, log=log):
         return f"no Python {cell.python}"
-    if run(*install, *airflow, *more, "--exclude-newer", cell.at, log=log):
-        return f"Airflow {cell.airflow} cannot be installed"
-    frozen = subprocess.run([UV, "pip", "freeze", "--python", cell.program], capture_output=True, text=True, check=True)
-    pins.write_text(frozen.stdout, encoding="utf-8")
+    if cell.bounds:
+        # One step: what the package asks for itself is as old as it allows, what those ask for is of the day.
+        # But for sqlglot, which is of this package alone: the lowest there is newer than that.
+        newer = ("--exclude-newer-package", "sqlglot=2026-10-01")
+        lowest = ("--resolution", "lowest-direct", "--exclude-newer", cell.at, *newer)
+        if run(*install, *lowest, "--editable", f"{ROOT}[openlineage]", log=log):
+            return "the lowest versions of pyproject.toml cannot be installed"
+    else:
+        airflow = (f"apache-airflow=={cell.airflow}", *(() if cell.beside else more_of(cell)))
+        if run(*install, *airflow, "--exclude-newer", cell.at, log=log):
+            return f"Airflow {cell.airflow} cannot be installed"
+    pins.write_text(_frozen(cell), encoding="utf-8")
+    if cell.beside:
+        return ""
     if run(*install, "--constraint", pins, "--editable", ROOT, log=log):
         return "the package needs other versions than Airflow has"
     if "pyspark" in _versions(cell):
         return "the package brings PySpark"
+    # Newer test tools may ask for other packages of the days.
     if run(*install, "--constraint", pins, *TESTS, log=log):
         return "the packages of the tests cannot be installed"
-    # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last.
     if cell.spark is None:
         # As on a worker whose spark-submit is a program of its own; no test that is run here starts it.
         program = cell.home / "bin" / "spark-submit"
         program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
         program.chmod(0o755)
-    if cell.spark and run(*install, "--reinstall-package", "pyspark", f"pyspark=={cell.spark}", log=log):
+    # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last, and of
+    # those files none may be left for a 3.5.
+    # Without a cache: a PySpark that was unpacked for one cell would stay there with 1.4 GB.
+    pyspark = ("--no-cache", "--reinstall-package", "pyspark", f"pyspark=={cell.spark}")
+    if (
+        cell.spark
+        and cell.spark < "4"
+        and run(UV, "pip", "uninstall", "--python", cell.program, "pyspark-client", log=log)
+    ):
+        return "pyspark-client cannot be removed"
+    if cell.spark and run(*install, *pyspark, log=log):
         return f"PySpark {cell.spark} cannot be installed"
     return ""
 
 
+def more_of(cell: Cell) -> tuple[str, ...]:
+    """What is installed with Airflow: its own core, and the providers whose packages the tests meet."""
+    return (
+        f"apache-airflow-core=={cell.airflow}", "apache-airflow-providers-openlineage",
+        "apache-airflow-providers-fab",
+    )  # fmt: skip
+
+
+def _frozen(cell: Cell) -> str:
+    command = [UV, "pip", "freeze", "--exclude-editable", "--python", cell.program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def _versions(cell: Cell) -> dict[str, str]:
-    done = subprocess.run([UV, "pip", "freeze", "--python", cell.program], capture_output=True, text=True, check=True)
-    return dict(line.split("==", 1) for line in done.stdout.splitlines() if "==" in line)
+    return dict(line.split("==", 1) for line in _frozen(cell).splitlines() if "==" in line)
 
 
-def check(cell: Cell, log: Path, workers: int) -> tuple[bool, str]:
-    """Run the tests of a cell: whether all passed, and pytest's own words."""
-    pytest = (cell.program, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--backend", "sqlite", "-n", workers)
+def check(cell: Cell, log: Path, workers: int, short: bool) -> tuple[bool, str]:
+    """Run the tests of a cell: whether all passed, and pytest's own words.
+
+    :param short: a few of them.
+    """
+    options = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--backend", "sqlite")
+    if cell.beside:
+        # pytest is that of this package; the test starts the other Airflow.
+        more = {"HIVE_ACID_AIRFLOW_2": str(cell.home / "bin" / "airflow")}
+        code, said = _pytest(log, sys.executable, *options, "tests/airflow2", environment=more)
+        return code == 0, said
     left_out = [f"--ignore={path}" for path in (*ONE_STACK, *(() if cell.spark else DATA_PLANE))]
-    begun = log.stat().st_size
-    passed = run(*pytest, "-m", "not spark", *left_out, "tests/unit", log=log) == 0
-    said = [f"tests/unit: {_last_words(log, begun)}"]
+    apart = (cell.program, *options, "-n", workers)
+    runs: list[tuple[object, ...]] = [
+        (*apart, "-m", "not spark", *left_out, *(SHORT if short else cell.unit)),
+        *((*apart, path) for path in (() if short else DAG_TESTS)),
+    ]
+    passed = True
     if cell.spark:
         # The jar for this Spark; those of others are left alone.
-        passed = run(cell.program, "scripts/build_accelerator.py", log=log) == 0 and passed
-        for path in SPARK_TESTS:
-            begun = log.stat().st_size
-            passed = run(*pytest, path, log=log) == 0 and passed
-            said.append(f"{path}: {_last_words(log, begun)}")
-    return passed, "; ".join(said)
+        passed = run(cell.program, "scripts/build_accelerator.py", log=log) == 0
+        runs += [(*apart, path) for path in (SHORT_SPARK if short else SPARK_TESTS)]
+    outcomes = [_pytest(log, *command) for command in runs]
+    return passed and all(code == 0 for code, _ in outcomes), "; ".join(said for _, said in outcomes)
 
 
-def _last_words(log: Path, begun: int) -> str:
+def _pytest(log: Path, *command: object, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    """Its exit code; and which tests they were, with pytest's own words."""
+    begun = log.stat().st_size
+    code = run(*command, log=log, more=environment)
     text = log.read_bytes()[begun:].decode(errors="replace")
     found = re.findall(r"^(?:=+ )?((?:\d+ \w+(?:, )?)+) in [\d.]+s", text, re.MULTILINE)
-    return str(found[-1]) if found else "no outcome"
+    paths = " ".join(f"`{part}`" for part in command if str(part).startswith("tests/"))
+    return code, f"{paths}: {found[-1] if found else 'no outcome'}"
 
 
 def main() -> int:
@@ -155,6 +215,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", metavar="CELL", help=", ".join(cell.name for cell in CELLS))
     parser.add_argument("--workers", type=int, default=2, help="processes of pytest (2)")
+    parser.add_argument("--short", action="store_true", help="a few of a cell's tests")
+    parser.add_argument("--keep", action="store_true", help="leave the environments there (2 GB each with Spark)")
     arguments = parser.parse_args()
     unknown = set(arguments.cells) - {cell.name for cell in CELLS}
     if unknown:
@@ -162,7 +224,7 @@ def main() -> int:
     PLACE.mkdir(parents=True, exist_ok=True)
     git = [shutil.which("git") or "git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    lines, failed = [], False
+    failed = False
     for cell in CELLS:
         if arguments.cells and cell.name not in arguments.cells:
             continue
@@ -173,14 +235,20 @@ def main() -> int:
             flush=True,
         )
         trouble = build(cell, log)
-        passed, said = (False, trouble) if trouble else check(cell, log, arguments.workers)
+        passed, said = (False, trouble) if trouble else check(cell, log, arguments.workers, arguments.short)
+        if not arguments.keep:
+            shutil.rmtree(cell.home, ignore_errors=True)
         failed = failed or not passed
         print(f"  {'passed' if passed else 'FAILED'} after {time.monotonic() - began:.0f} s: {said}", flush=True)
         day = datetime.date.today().isoformat()
-        lines.append(
-            f"| {cell.name} | {cell.python} | {cell.airflow} | {cell.spark or 'none'} | {day} | {commit} | {said} |"
+        (PLACE / f"{cell.name}.line").write_text(
+            f"| `{cell.name}` | {cell.python} | {cell.airflow} | {cell.spark or 'none'} | {day} | {commit} "
+            f"| {said} |\n",
+            encoding="utf-8",
         )
-    (PLACE / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        # With what was found for others before.
+        found = [line for one in CELLS if (line := PLACE / f"{one.name}.line").is_file()]
+        (PLACE / "results.md").write_text("".join(line.read_text(encoding="utf-8") for line in found), encoding="utf-8")
     return 1 if failed else 0
 
 

@@ -112,6 +112,9 @@ def pytest_configure(config: pytest.Config) -> None:
         SETTINGS[insist.key] = replace(insist, default="true")
     if not config.getoption("--repetitions"):
         examples.try_fewer()
+    if sys.version_info >= (3, 13):
+        # Since then Python tells of each connection to SQLite that was left to the garbage collector, in a later test.
+        config.addinivalue_line("filterwarnings", "ignore:unclosed database:ResourceWarning")
     if importlib.util.find_spec("pyspark") is not None:
         from pyspark.version import __version__ as spark
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, AssetAny, Param, TaskGroup
 
-from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule, interval_of
+from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule, DeltaTriggerTimetable, interval_of
 from airflow_hive_acid.dag_factories.schedules import SHORTEST_WAIT, ScheduleRule, Timetable, timetable, timetable_of
 from airflow_hive_acid.hooks.configuration import SECTION
 from airflow_hive_acid.hooks.replication import OPTION, configured_policies, policy_asset
@@ -60,7 +60,7 @@ def _policies(found: Sequence[Policy] | Sequence[Mapping[str, Any]] | None) -> t
 def _dag(dag_id: str, policies: Sequence[Policy], times: Timetable | None) -> DAG:
     wait = 0.0
     schedule: Schedule | AssetAny = times
-    if times is not None and not hasattr(times, "delta"):
+    if times is not None and not isinstance(times, DeltaTriggerTimetable):
         pass  # whoever chooses times wants them
     elif times is not None:
         wait = interval_of(times).total_seconds()

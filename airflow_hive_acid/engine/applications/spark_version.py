@@ -66,11 +66,35 @@ def require_spark(program: str, environment: Mapping[str, str]) -> InstalledSpar
     python = _version_of_python(found.home)
     if python is not None and _line(python) != found.line:
         raise ConfigurationError(
-            f"the Spark in {found.home} has jars of {found.version} and Python files of {python}. The package "
-            "pyspark-client, which Airflow's Spark provider brings, unpacks its files over those of pyspark; put them "
-            f"right with 'pip install --force-reinstall --no-deps \"pyspark=={found.version}\"'"
+            f"the Spark in {found.home} has jars of {found.version} and Python files of {python}. {_remedy(found)}"
+        )
+    left = _left_of_another(found.home)
+    if left is not None:
+        raise ConfigurationError(
+            f"the Spark in {found.home} is {found.version}, and {left} is of another version: Python would read it "
+            f"instead of the file {left.name}.py beside it. {_remedy(found)}"
         )
     return found
+
+
+def _remedy(found: InstalledSpark) -> str:
+    commands = f"'pip install --force-reinstall --no-deps \"pyspark=={found.version}\"'"
+    if not found.loads_defaults:
+        # What was a module in 3.5 is a folder since 4.0; a folder that lies there would win.
+        commands = f"'pip uninstall --yes pyspark-client pyspark', then {commands}"
+    return (
+        "The package pyspark-client, which Airflow's Spark provider brings, unpacks its files over those of pyspark; "
+        f"put them right with {commands}"
+    )
+
+
+def _left_of_another(home: Path) -> Path | None:
+    """A folder of Python files that hides a module of the same name: what another version has left."""
+    for sql in (home / "sql", home / "python" / "pyspark" / "sql"):
+        for module in sorted(sql.glob("*.py")):
+            if (module.with_suffix("") / "__init__.py").is_file():
+                return module.with_suffix("")
+    return None
 
 
 def installed_spark(program: str, environment: Mapping[str, str]) -> InstalledSpark | None:

@@ -118,6 +118,37 @@ def registered(airflow_db: None) -> Callable[[DAG], DAG]:
     return register
 
 
+def listener_manager() -> Any:
+    """Who tells listeners what becomes of tasks; before 3.2 it is the scheduler's."""
+    try:
+        from airflow.sdk.listener import get_listener_manager
+    except ModuleNotFoundError:
+        from airflow.listeners.listener import get_listener_manager
+    return get_listener_manager()
+
+
+@pytest.fixture
+def failures() -> Iterator[list[str]]:
+    """The errors of tasks that fail, as Airflow tells them to listeners.
+
+    A task's ``on_failure_callback`` would do, too, but for Airflow 3.1: in its ``dag.test()`` the context of a callback
+    has no ``exception``, other than in its workers.
+    """
+    from airflow.listeners import hookimpl
+
+    told: list[str] = []
+
+    class OfFailures:
+        @hookimpl
+        def on_task_instance_failed(self, previous_state: Any, task_instance: Any, error: Any) -> None:
+            told.append(str(error))
+
+    listener, manager = OfFailures(), listener_manager()
+    manager.add_listener(listener)
+    yield told
+    manager.pm.unregister(listener)
+
+
 @pytest.fixture
 def lineage_events(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """The events of tasks that OpenLineage's provider writes to a file, in their order.
@@ -135,12 +166,11 @@ def lineage_events(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTE_IN_THREAD", "True")
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT", "300")
     from airflow.providers.openlineage.plugins.listener import OpenLineageListener
-    from airflow.sdk.listener import get_listener_manager
 
     class OfTasks(OpenLineageListener):
         on_dag_run_running = on_dag_run_success = on_dag_run_failed = on_starting = before_stopping = None
 
-    listener, manager = OfTasks(), get_listener_manager()
+    listener, manager = OfTasks(), listener_manager()
     manager.add_listener(listener)
     yield lambda: [json.loads(line) for line in file.read_text().splitlines()]
     manager.pm.unregister(listener)

@@ -9,7 +9,13 @@ from datetime import timedelta
 import pytest
 from airflow.sdk import DAG
 
-from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException, AssetOrTimeSchedule, TaskDeferred
+from airflow_hive_acid.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AssetOrTimeSchedule,
+    TaskDeferred,
+    interval_of,
+)
 from airflow_hive_acid.dag_factories.replication import replication_dags
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.replication import configured_policies, policy_asset
@@ -197,7 +203,7 @@ def test_policies_with_a_schedule_have_a_dag_of_their_own(monkeypatch, tmp_path)
     assert sorted(shared.task_ids) == ["logs.bootstrap", "logs.follow", "sales.bootstrap", "sales.follow"]
     assert shared.get_task("sales.follow").upstream_task_ids == {"sales.bootstrap"}
     assert isinstance(shared.timetable, AssetOrTimeSchedule)
-    assert shared.timetable.timetable.delta == timedelta(minutes=5)
+    assert interval_of(shared.timetable.timetable) == timedelta(minutes=5)
     assert (shared.params["wait_seconds"], own.params["wait_seconds"]) == (60, 0)
     assert "| sales | berlin | madrid | `sales.*` |" in shared.doc_md
     monkeypatch.setenv("AIRFLOW__HIVE_ACID__REPLICATION_POLICIES", json.dumps([{**hr, "schedule": "soon"}]))

@@ -112,19 +112,17 @@ def test_dag_test_defers_a_wait_for_locks_and_goes_on_with_the_txn_that_waited(
 
 
 def test_dag_test_fails_a_wait_that_takes_too_long_and_names_who_is_in_the_way(
-    testbed: HiveAcidTestbed, dag: DAG, monkeypatch: pytest.MonkeyPatch
+    testbed: HiveAcidTestbed, dag: DAG, failures: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wait is given up as Hive's clients give it up; nothing of the task stays in the queue."""
     hurried = {**DEFERS_AT_ONCE, "hive.lock.numretries": "1", "hive.lock.sleep.between.retries": "100ms"}
     name = "AIRFLOW_CONN_HIVE_ACID_DEFAULT"
     monkeypatch.setenv(name, HiveAcidTestbed(testbed.directory, settings=hurried).connections[name])
-    told: list[str] = []
-    dag.get_task("replace").on_failure_callback = [lambda context: told.append(str(context["exception"]))]
     with testbed.client.transaction(tables={"w.t": "insert"}) as writer:
         (instance,) = dag.test().get_task_instances()
         assert waiting(testbed) == []
         writer.abort("the writer has ended")
     assert str(instance.state) == "failed"
-    assert "LockTimeoutError" in told[0]
-    assert f"behind txn {writer.txn_id}, open since" in told[0]
+    assert "LockTimeoutError" in failures[0]
+    assert f"behind txn {writer.txn_id}, open since" in failures[0]
     assert_at_rest(testbed)

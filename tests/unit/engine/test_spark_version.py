@@ -85,6 +85,21 @@ def test_python_files_of_another_spark_are_refused_with_the_command_that_puts_th
     assert 'pip install --force-reinstall --no-deps "pyspark==4.3.0"' in str(caught.value)
 
 
+def test_python_files_that_a_newer_spark_has_left_over_a_3_5_are_refused_with_the_commands_that_remove_them(spark):
+    """pyspark-client 4, then pyspark 3.5 over it: the folder functions/ would be imported, not functions.py."""
+    program = spark("3.5.9", python="3.5.9")
+    sql = program.parent.parent / "python" / "pyspark" / "sql"
+    (sql / "functions").mkdir(parents=True)
+    (sql / "functions.py").touch()
+    assert require_spark(str(program), {"PATH": ""}).line == "3.5"
+    (sql / "functions" / "__init__.py").touch()
+    with pytest.raises(ConfigurationError) as caught:
+        require_spark(str(program), {"PATH": ""})
+    assert f"{sql / 'functions'} is of another version" in str(caught.value)
+    assert "'pip uninstall --yes pyspark-client pyspark', then 'pip install" in str(caught.value)
+    assert '"pyspark==3.5.9"' in str(caught.value)
+
+
 def test_the_spark_of_this_environment_fits():
     from airflow_hive_acid.engine.applications.java import find_spark_submit
 
