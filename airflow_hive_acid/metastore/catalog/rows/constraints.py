@@ -85,6 +85,13 @@ def drop_constraint(connection: Connection, table: Table, name: str) -> None:
     connection.execute(delete(KEY_CONSTRAINTS).where(*here))
 
 
+def delete_constraints(connection: Connection, table: Table) -> None:
+    """Forget all constraints of a table; foreign keys of others to it stay."""
+    c = KEY_CONSTRAINTS.c
+    of_others = c.CHILD_TBL_ID.is_not(None) & (c.CHILD_TBL_ID != table.id)
+    connection.execute(delete(KEY_CONSTRAINTS).where(c.PARENT_TBL_ID == table.id, ~of_others))
+
+
 def read_constraints(connection: Connection, table: Table) -> list[Constraint]:
     """All constraints of a table but its foreign keys, by name."""
     columns = [c.name for c in table.columns]

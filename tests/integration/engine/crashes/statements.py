@@ -106,6 +106,13 @@ CASES = (
          {"n": [NEW_FILE], "t": [SEED]}),
     Case("create partitioned table as", _T, "CREATE TABLE {d}.n PARTITIONED BY (c1) " + ACID
          + " AS SELECT a AS c0, 7 AS c1 FROM {d}.t", {"n": [f"c1=7 {NEW}"], "t": [SEED]}, (("7",),)),
+    Case("replace a table", _T, "CREATE OR REPLACE TABLE {d}.t (a BIGINT NOT NULL, b STRING) " + ACID, {"t": []}),
+    Case("replace a table by its rows", _T, "CREATE OR REPLACE TABLE {d}.t " + ACID + " AS SELECT a FROM {d}.t",
+         {"t": ["new:base"]}),
+    Case("replace a table of partitions", _parted("t", ACID) + "INSERT INTO {d}.t PARTITION (k='b') VALUES (1);",
+         "CREATE OR REPLACE TABLE {d}.t (a INT, b INT) PARTITIONED BY (k STRING) " + ACID, {"t": []}),
+    Case("replace a table that is not there", _T, "CREATE OR REPLACE TABLE {d}.n " + ACID + " AS SELECT a FROM {d}.t",
+         {"n": [NEW], "t": [SEED]}),
     Case("create table with constraints", _T, "CREATE TABLE {d}.n (a INT NOT NULL, CHECK (a > 0)) " + ACID,
          {"n": [], "t": [SEED]}),
     Case("add a constraint", _T, "ALTER TABLE {d}.t ADD CONSTRAINT c CHECK (a > 0)", {"t": [SEED]}),
