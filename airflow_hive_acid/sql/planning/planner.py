@@ -184,7 +184,8 @@ def _merge_source(statement: Merge, references: References) -> tuple[str, Relati
     if isinstance(tree, exp.Table):
         relation = references.relation(tree)
         name = f"`{tree.name.lower()}`"
-        if relation.query is not None:
+        if relation.pending is not None:
+            relation.query = relation.pending(())
             relation.aliased = relation.aliased or statement.source_alias != tree.name.lower()
             relation.alias = statement.source_alias
             return f"SELECT * FROM {relation.query}", relation  # noqa: S608 - the text of the query itself
