@@ -11,6 +11,7 @@ from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
 from airflow_hive_acid.metastore.catalog.values.constraints import check_constraints
 from airflow_hive_acid.metastore.catalog.values.replacement import replaced
 from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,11 +50,9 @@ class ReplacementStatements:
         user, take = self._catalog.changes.user, self._catalog.ids.take
         rows.write_columns(connection, table, wanted.change, user, take, cascade=True)
         [changed] = self._catalog.get_tables_in(connection, [key])
-        properties = {**wanted.table.properties}
-        if not _said_exact(changed):
-            properties.pop(rows.STATISTICS_ACCURATE, None)
-        else:
-            properties[rows.STATISTICS_ACCURATE] = changed.properties[rows.STATISTICS_ACCURATE]
+        properties = {key: value for key, value in wanted.table.properties.items() if key != STATISTICS_ACCURATE}
+        if STATISTICS_ACCURATE in changed.properties:
+            properties[STATISTICS_ACCURATE] = changed.properties[STATISTICS_ACCURATE]
         self._tables.write_table(connection, changed, replace(changed, properties=properties))
         constraint_rows.delete_constraints(connection, table)
         checked = check_constraints(
@@ -62,7 +61,3 @@ class ReplacementStatements:
         constraint_rows.insert_constraints(connection, changed, checked)
         rows.advance_write_id(connection, table, write_id)
         return self._tables.altered(connection, table, key, write_id)
-
-
-def _said_exact(table: Table) -> bool:
-    return rows.STATISTICS_ACCURATE in table.properties

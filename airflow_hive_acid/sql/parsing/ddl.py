@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 SOURCE_FORMATS = ("csv", "orc", "parquet", "json")
 _OPENING, _CLOSING = "(<", ")>"
 _AFTER_A_TYPE = (
-    ",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY KEY", "UNIQUE", "CHECK", "CONSTRAINT", "CASCADE", "RESTRICT",
-    "FIRST", "AFTER",
+    ",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY KEY", "UNIQUE", "CHECK", "CONSTRAINT", "REFERENCES", "CASCADE",
+    "RESTRICT", "FIRST", "AFTER",
 )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from airflow_hive_acid.metastore.catalog.values.alteration import ColumnChange, 
 from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow_hive_acid.metastore.catalog.values.model import Table
 
 _KEPT = frozenset({
@@ -119,5 +121,5 @@ def _comments(table: Table, new: Table) -> dict[str, str]:
     return {name: comment for name, comment in new.comments.items() if name not in keys}
 
 
-def _said(words: object) -> str:
-    return ", ".join(words) or "nothing"  # type: ignore[call-overload,no-any-return]
+def _said(words: Iterable[str]) -> str:
+    return ", ".join(words) or "nothing"
