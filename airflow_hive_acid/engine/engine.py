@@ -139,7 +139,7 @@ class Engine:
                 texts = [s.text for s in statements]
                 return member.apply(texts, lambda: self._inside(member.transaction, statements, session))
             script = Script(self._context, len(statements), snapshot, once, patience, session)
-            with self._context.client.leases.under(lease), self._taking_up(patience):
+            with self._context.client.leases.under(lease), self._taking_up(patience), script.temporary.entered():
                 for block in divided:
                     script.run(block)
         return script.results

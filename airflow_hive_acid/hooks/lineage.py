@@ -123,6 +123,7 @@ class Collected:
 
     def lineages(self) -> list[Lineage]:
         """Column lineage, one for each table that was written and one for all queries."""
+        from airflow_hive_acid.sql import parse_script
         from airflow_hive_acid.sql.lineage.statements import lineage_of  # the SQL parser, which only lineage needs here
         from airflow_hive_acid.sql.lineage.values import merged
 
@@ -132,7 +133,10 @@ class Collected:
             if told.plan.kind == "program":
                 continue  # a function of somebody's own: what it does with what it reads nobody can see
             try:
-                found.append(lineage_of(statement, told.tables.__getitem__, told.views))
+                known = {**told.catalog_views, **told.tables}
+                found.append(
+                    lineage_of(statement, known.__getitem__, told.views, queries=told.queries, parse=parse_script)
+                )
             except _FAILURES as problem:
                 log.warning("no column lineage of %r: %s: %s", statement.text[:80], type(problem).__name__, problem)
         return list(merged(found))

@@ -17,13 +17,13 @@ from airflow_hive_acid.engine.tables.lookup import Creation
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
-from airflow_hive_acid.metastore.catalog import new_table, normalise_type
+from airflow_hive_acid.metastore.catalog import new_table, normalise_type, replaced
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.txns import forget
 from airflow_hive_acid.sql.model.statements import ColumnDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from sqlalchemy import Connection
 
@@ -89,7 +89,7 @@ def creating(context: Context, definition: TableDefinition) -> Iterator[Table]:
 
 
 class Creations:
-    """The tables that one transaction makes.
+    """The tables that one transaction makes, or gives another definition.
 
     :param tables: names of those that it writes.
     """
@@ -98,6 +98,9 @@ class Creations:
         self._context = context
         self._txn_id = txn_id
         self._wanted = {name: context.tables.creations[name] for name in tables if name in context.tables.creations}
+        self._replaced = {
+            name: context.tables.replacements[name] for name in tables if name in context.tables.replacements
+        }
         self._files = WarehouseFiles(context.client, context.filesystem)
 
     def __contains__(self, name: str) -> bool:
@@ -105,6 +108,8 @@ class Creations:
 
     def begin(self) -> None:
         """Make their directories, on record."""
+        if self._replaced:
+            self._context.client.catalog.reserve_replacement()
         for name, creation in self._wanted.items():
             self._context.client.catalog.reserve_table_ids()
             self._files.make(self._txn_id, table_name(name), [creation.table.location])
@@ -116,6 +121,25 @@ class Creations:
             made[name] = self._context.client.catalog.create_table_in(connection, creation.definition)
             forget(connection, [(made[name].id, None, write_ids.get(name))])
         return made
+
+    def shape_of(self, table: Table) -> Table:
+        """A table as it is to be written: with the definition that it gets."""
+        replacement = self._replaced.get(table.qualified_name)
+        return table if replacement is None else replaced(table, replacement.table).table
+
+    def replace_in(
+        self, connection: Connection, write_ids: Mapping[str, int], table_of: Callable[[str], Table]
+    ) -> dict[str, Table]:
+        """Inside the commit: the tables are what they are replaced by.
+
+        :param table_of: a table as it was under the locks.
+        """
+        return {
+            name: self._context.client.catalog.replace_table_in(
+                connection, table_of(name), replacement.table, replacement.definition.constraints, write_ids[name]
+            )
+            for name, replacement in self._replaced.items()
+        }
 
     def give_up(self) -> None:
         """Before the txn is aborted: nothing of it stays in a place that may be another table's next."""

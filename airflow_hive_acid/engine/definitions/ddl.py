@@ -131,7 +131,7 @@ def require_known_columns(columns: Sequence[Column], constraints: Sequence[Const
             )
 
 
-def _like(context: Context, statement: CreateTable) -> CreateTable:
+def definition_like(context: Context, statement: CreateTable) -> CreateTable:
     """CREATE TABLE … LIKE: the definition of another table, with what the statement says besides.
 
     As in Hive neither rows nor constraints are taken. The new table is transactional if the other is.
@@ -211,7 +211,7 @@ def note_on(definition: TableDefinition) -> str:
 def _create_table(context: Context, statement: CreateTable) -> None:
     settle_warehouse(context)
     if statement.like is not None:
-        statement = _like(context, statement)
+        statement = definition_like(context, statement)
     require_known_columns([Column(c.name, c.type) for c in statement.columns], statement.constraints)
     definition = definition_of(context, statement)
     catalog, name = context.client.catalog, str(statement.table)

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.engine.locking.holds import NothingBeside
 from airflow_hive_acid.engine.locking.interface import Locking
 from airflow_hive_acid.engine.locking.partitions import names_of, read_partitions
-from airflow_hive_acid.engine.locking.requests import Declared, Definition, NewTable, PlannedLocks, Statements
+from airflow_hive_acid.engine.locking.requests import (
+    Declared,
+    Definition,
+    NewTable,
+    PlannedLocks,
+    ReplacedTable,
+    Statements,
+)
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.metastore.protocol import Locks
 from airflow_hive_acid.sql.locks.ddl_locks import ddl_locks
 from airflow_hive_acid.sql.locks.rules import LockSettings, merged
-from airflow_hive_acid.sql.locks.statement_locks import ctas_locks, data_locks, declared_locks
+from airflow_hive_acid.sql.locks.statement_locks import ctas_locks, data_locks, declared_locks, replacement_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,6 +81,10 @@ class Hive4Locking(Locking):
                 listed = {} if whole else read_partitions(self._tables, [query])
                 planned = ctas_locks(table, query, self._rules, names_of(listed), transactional=transactional)
                 return _planned(wanted, planned, listed, ctas=self._rules.exclusive_ctas)
+            case ReplacedTable(table, _, queries, partitioned):
+                listed = {} if whole else read_partitions(self._tables, queries)
+                planned = replacement_locks(table, queries, self._rules, names_of(listed), partitioned=partitioned)
+                return _planned(wanted, planned, listed)
             case Definition(statement):
                 return _planned(wanted, self._of_ddl(statement), {})
             case Declared(operations):

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.engine.locking.holds import HeldBeside, NothingBeside
 from airflow_hive_acid.engine.locking.interface import Locking
 from airflow_hive_acid.engine.locking.partitions import names_of, read_partitions
-from airflow_hive_acid.engine.locking.requests import Declared, Definition, NewTable, PlannedLocks, Statements
+from airflow_hive_acid.engine.locking.requests import (
+    Declared,
+    Definition,
+    NewTable,
+    PlannedLocks,
+    ReplacedTable,
+    Statements,
+)
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.metastore.locks import legacy_lock_manager
@@ -85,6 +92,8 @@ class LegacyLocking(Locking):
             case NewTable(table, query):
                 listed = self._listed([query])
                 locks = legacy_ctas_locks(table, query, names_of(listed))
+            case ReplacedTable():
+                raise AssertionError("a transactional table without transactions")
             case Definition(statement):
                 locks = self._of_ddl(statement)
             case Declared(operations):

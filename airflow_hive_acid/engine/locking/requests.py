@@ -62,6 +62,24 @@ class NewTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacedTable:
+    """A table that is there and gets another definition, and the rows of a query, if there is one.
+
+    :param partitioned: whether the table is.
+    """
+
+    table: TableName
+    statement: str
+    queries: Sequence[Plan]
+    partitioned: bool
+
+    @property
+    def text(self) -> str:
+        """The statement, for SHOW LOCKS EXTENDED."""
+        return hide_secrets(self.statement)
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """A statement of DDL."""
 
@@ -89,7 +107,7 @@ class Declared:
 
 
 NO_LOCKS = Locks(())
-Wanted = Statements | NewTable | Definition | Declared
+Wanted = Statements | NewTable | ReplacedTable | Definition | Declared
 
 
 class Explained(Protocol):

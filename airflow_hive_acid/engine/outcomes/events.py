@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.compaction import Resource
     from airflow_hive_acid.sql.model.plans import Plan
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class StatementPlanned:
     :param txn_id: the txn it runs in, None when it needs none, or when it is not run again.
     :param snapshot: up to which write id it sees each transactional table that it reads or changes.
     :param write_ids: write ids of its txn, by table.
+    :param catalog_views: views of the catalog that it reads through; ``queries`` the session's temporary views of a
+        query.
     """
 
     plan: Plan
@@ -94,6 +97,8 @@ class StatementPlanned:
     txn_id: int | None = None
     snapshot: Mapping[str, int] = field(default_factory=dict)
     write_ids: Mapping[str, int] = field(default_factory=dict)
+    catalog_views: Mapping[str, Table] = field(default_factory=dict)
+    queries: Mapping[str, CreateTemporaryQuery] = field(default_factory=dict)
 
     def __str__(self) -> str:
         reads = ", ".join(

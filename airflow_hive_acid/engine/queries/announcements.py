@@ -70,4 +70,7 @@ def tell(
             marks[name] = min(mark, own.get(name, mark + 1) - 1)
     txn_id = None if seen is None else seen.txn_id
     # A copy: views come and go with later statements.
-    context.emit(StatementPlanned(plan, tables, dict(context.views), txn_id, marks, own))
+    through = {name: context.table(name) for name in plan.views_read}
+    context.emit(
+        StatementPlanned(plan, tables, dict(context.views), txn_id, marks, own, through, dict(context.queries))
+    )

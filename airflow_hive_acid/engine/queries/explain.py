@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
+from airflow_hive_acid.engine.locking.requests import Definition, NewTable, ReplacedTable, Statements
 from airflow_hive_acid.engine.outcomes.results import Rows
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.engine.tables.viewpoints import as_of
@@ -96,6 +96,12 @@ def explain(context: Context, statement: PlainStatement, plans: Sequence[Plan]) 
 
 
 def _locks(context: Context, statement: PlainStatement, plans: Sequence[Plan]) -> Sequence[Explained]:
+    if isinstance(statement, CreateTable) and statement.replace:
+        there = context.client.catalog.find_tables([str(statement.table)]).get(str(statement.table))
+        if there is not None:
+            return context.locking.plan(
+                ReplacedTable(statement.table, statement.text, plans, there.is_partitioned)
+            ).explained
     if isinstance(statement, CreateTable) and plans:
         transactional = is_transactional(statement.properties, unsaid=True)
         return context.locking.plan(NewTable(statement.table, plans[0], transactional)).explained

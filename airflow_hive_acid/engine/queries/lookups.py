@@ -151,4 +151,6 @@ def _describe(client: MetastoreClient, statement: Describe) -> Iterator[list[Any
             raise NoSuchObjectError(f"{name} has no column {statement.column}; there are {', '.join(known)}")
         yield from described_column(known[statement.column])
         return
-    yield from described(table, partition, whole=statement.detail is not Detail.PLAIN)
+    whole = statement.detail is not Detail.PLAIN
+    constraints = client.catalog.constraints(table.qualified_name) if whole and not table.is_view else ()
+    yield from described(table, partition, whole=whole, constraints=constraints)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, ConstraintKind, storage_format
+from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, KEYWORDS, ConstraintKind, storage_format
 from airflow_hive_acid.sql.text.quoting import identifier, quoted
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _KEPT_BY_THE_METASTORE = frozenset((
 """Parameters that say how a table is, and not how it was wanted."""
 _OF_COLUMNS = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
 """Kinds that stand behind their column."""
+_NAMED_KEYS = (ConstraintKind.PRIMARY_KEY, ConstraintKind.FOREIGN_KEY)
+_KINDS_IN_ORDER = (*_NAMED_KEYS, ConstraintKind.UNIQUE, *_OF_COLUMNS, ConstraintKind.CHECK)
 _BLANK: Line = ["", None, None]
 
 
@@ -82,6 +84,9 @@ def _constraint(constraint: Constraint) -> str:
         what += f" ({constraint.value})"
     elif constraint.kind not in _OF_COLUMNS:
         what += f" ({', '.join(map(identifier, constraint.columns))})"
+    if constraint.parent is not None:
+        parent = ".".join(map(identifier, constraint.parent.split(".", 1)))
+        what += f" REFERENCES {parent} ({', '.join(map(identifier, constraint.parent_columns))})"
     enabled = "ENABLE" if constraint.enabled else "DISABLE"
     relied = "RELY" if constraint.relied else "NORELY"
     return f" CONSTRAINT {identifier(constraint.name or '')} {what} {enabled} NOVALIDATE {relied}"
@@ -91,7 +96,8 @@ def _format(storage: Storage) -> list[str]:
     known = storage_format(storage.input_format, storage.serde[1])
     usual = {"serialization.format": "1"}
     special = {k: v for k, v in storage.serde_properties.items() if usual.get(k) != v}
-    if known is not None and known.output_format == storage.output_format and not special:
+    said_by_keyword = known is not None and KEYWORDS[known.keyword] == known and known.serde == storage.serde[1]
+    if known is not None and said_by_keyword and known.output_format == storage.output_format and not special:
         return [f"STORED AS {known.keyword}"]
     lines = ["ROW FORMAT SERDE", f"  {quoted(storage.serde[1] or '')}"]
     if special:
@@ -101,8 +107,12 @@ def _format(storage: Storage) -> list[str]:
     return [*lines, "OUTPUTFORMAT", f"  {quoted(storage.output_format or '')}"]
 
 
-def described(table: Table, partition: WholePartition | None, *, whole: bool) -> Iterator[Line]:
+def described(
+    table: Table, partition: WholePartition | None, *, whole: bool, constraints: Sequence[Constraint] = ()
+) -> Iterator[Line]:
     """The lines of DESCRIBE.
+
+    :param constraints: all of the table, for EXTENDED or FORMATTED.
 
     :param partition: of DESCRIBE … PARTITION.
     :param whole: EXTENDED or FORMATTED.
@@ -119,6 +129,8 @@ def described(table: Table, partition: WholePartition | None, *, whole: bool) ->
     if whole:
         yield _BLANK
         yield from _table_lines(table) if partition is None else _partition_lines(partition)
+        if partition is None and constraints:
+            yield from _constraint_lines(table, constraints)
 
 
 def described_column(column: FieldSchema) -> Iterator[Line]:
@@ -162,6 +174,41 @@ def _table_lines(table: Table) -> Iterator[Line]:
         yield ["# View Information", None, None]
         yield ["Original Query:", table.view_original, None]
         yield ["Expanded Query:", table.view_expanded, None]
+
+
+def _constraint_lines(table: Table, constraints: Sequence[Constraint]) -> Iterator[Line]:
+    """Kind by kind, in Hive's order and words."""
+    yield _BLANK
+    yield ["# Constraints", None, None]
+    for kind in _KINDS_IN_ORDER:
+        those = [constraint for constraint in constraints if constraint.kind is kind]
+        if not those:
+            continue
+        yield _BLANK
+        plural = "" if kind is ConstraintKind.PRIMARY_KEY else "s"
+        yield [f"# {kind.words.title()}{' Constraint' if kind not in _NAMED_KEYS else ''}{plural}", None, None]
+        yield ["Table:", table.qualified_name, None]
+        for constraint in those:
+            yield ["Constraint Name:", constraint.name, None]
+            yield from _constraint_columns(constraint)
+
+
+def _constraint_columns(constraint: Constraint) -> Iterator[Line]:
+    match constraint.kind:
+        case ConstraintKind.FOREIGN_KEY:
+            pairs = zip(constraint.columns, constraint.parent_columns, strict=False)
+            for number, (column, referred) in enumerate(pairs, 1):
+                parent = f"Parent Column Name:{constraint.parent}.{referred}"
+                yield [parent, f"Column Name:{column}", f"Key Sequence:{number}"]
+        case ConstraintKind.UNIQUE:
+            for number, column in enumerate(constraint.columns, 1):
+                yield [f"Column Name:{column}", f"Key Sequence:{number}", None]
+        case ConstraintKind.PRIMARY_KEY | ConstraintKind.NOT_NULL:
+            for column in constraint.columns:
+                yield ["Column Name:", column, None]
+        case _:
+            word = "Default" if constraint.kind is ConstraintKind.DEFAULT else "Check"
+            yield [f"Column Name:{', '.join(constraint.columns)}", f"{word} Value:{constraint.value}", None]
 
 
 def _partition_lines(partition: WholePartition) -> Iterator[Line]:

@@ -15,6 +15,7 @@ from airflow_hive_acid.sql.model.statements import (
     Begin,
     Commit,
     CreateTable,
+    CreateTemporaryTable,
     CreateTemporaryView,
     Delete,
     Insert,
@@ -74,7 +75,7 @@ def blocks(statements: Sequence[Statement], one_transaction: bool = False) -> li
 def needs_spark(statement: Statement) -> bool:
     """Whether a statement runs a Spark job."""
     is_ctas = isinstance(statement, CreateTable) and statement.query is not None
-    return is_ctas or isinstance(statement, (*_DATA, InsertDirectory, CreateView, AlterViewQuery))
+    return is_ctas or isinstance(statement, (CreateTemporaryTable, *_DATA, InsertDirectory, CreateView, AlterViewQuery))
 
 
 def _divide(statements: Sequence[Statement]) -> Iterator[Block]:

@@ -19,6 +19,7 @@ from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsafePathError
+from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.plans import ExportTemplate, SelectTemplate
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 SUCCESS = "_SUCCESS"
 _MAKER = "airflow-hive-acid"
 _LARGEST_MARK = 1 << 20
+_REPLACED = "_replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,8 @@ def _exported(
         raise AssertionError("a select without its template")
     place.check_outside([context.table(read.table).location for read in plan.reads])
     done = place.done_before(skip=once is not None and once.on_rerun.value == "skip")
+    if once is not None:
+        place.sweep(replaced=done is not None)
     if done is not None:
         return done
     template = ExportTemplate(
@@ -163,7 +167,10 @@ def _exported(
         result = run_query(context, replace(plan, template=template), patience=patience)
         if result.rows is None:
             raise AssertionError("an export without an answer")
-        return place.publish(int(result.rows.rows[0][0]), result.txn_id, started)
+        exported = place.publish(int(result.rows.rows[0][0]), result.txn_id, started)
+        if once is not None:
+            place.sweep(replaced=True)
+        return exported
     finally:
         context.filesystem.delete(place.written, inside=place.parent)
 
@@ -182,9 +189,11 @@ class _Place:
         self.parent, _, name = self.uri.rpartition("/")
         if len(paths.parse_location(self.uri).segments) < 2:
             raise UnsafePathError(f"{destination.uri!r} is no directory below another one; nothing was written")
-        job = uuid.uuid4()
-        self.written = f"{self.parent}/_{name}_{job}"
-        self._replaced = f"{self.parent}/_{name}_{job}_replaced"
+        # By its beginning a try knows what earlier ones of its run have left.
+        self._beginning = f"_{name}_{digests[0][:16]}_"
+        self._own = f"{self._beginning}{uuid.uuid4()}"
+        self.written = f"{self.parent}/{self._own}"
+        self._replaced = f"{self.written}{_REPLACED}"
 
     def check_outside(self, locations: list[str]) -> None:
         """Refuse a destination that has to do with tables."""
@@ -208,6 +217,20 @@ class _Place:
         self._require_replaceable(mark)
         return None
 
+    def sweep(self, *, replaced: bool) -> None:
+        """Remove what earlier tries of this run have left beside the destination; one that still sleeps fails then.
+
+        :param replaced: also what they had moved out of the way; only where there is something in its place.
+        """
+        try:
+            entries = self._context.filesystem.list_files(self.parent)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            left = entry.is_dir and entry.name.startswith(self._beginning) and not entry.name.startswith(self._own)
+            if left and (replaced or not entry.name.endswith(_REPLACED)):
+                self._context.filesystem.delete(f"{self.parent}/{entry.name}", inside=self.parent)
+
     def publish(self, rows: int, txn_id: int | None, started: float) -> Exported:
         """Give the files their name."""
         filesystem = self._context.filesystem
@@ -218,10 +241,14 @@ class _Place:
         renames = filesystem.can_fence(self.uri)
         if renames:
             filesystem.write_text(f"{self.written}/{SUCCESS}", json.dumps(mark))
+            sync(self._context.client.settings, [self.written], self.parent)
         replaced = filesystem.exists(self.uri)
         if replaced:
-            # Looked at again: it may have come while the query ran.
-            self._require_replaceable(self._mark())
+            # Looked at again: it may have come while the query ran, from a later try, too.
+            found = self._mark()
+            if found is not None and (found.get("run"), found.get("life")) == self._digests:
+                return Exported(**{name: found["result"][name] for name in Exported.__slots__})
+            self._require_replaceable(found)
             filesystem.rename(self.uri, self._replaced)
         try:
             filesystem.rename_directory(self.written, self.uri)

@@ -23,15 +23,20 @@ def plan_of(
     statement: DataStatement,
     table_of: Callable[[str], Table] | None = None,
     path: tuple[str, ...] = (),
+    replaced: Table | None = None,
 ) -> Plan:
     """The plan of a statement, by the session's views as they are now.
 
     :param table_of: where tables are looked up; by default in the catalog as it is now.
     :param path: the view whose query it is.
+    :param replaced: the table that it writes, if it gets another definition by it.
     """
     table_of = table_of or context.table
     guarded = context.settings.flag("hive.txn.xlock.mergeinsert")
-    planned = plan(statement, table_of, context.views, queries=context.queries, path=path, guarded_merge=guarded)
+    planned = plan(
+        statement, table_of, context.views, queries=context.queries, path=path, guarded_merge=guarded,
+        replaced=replaced,
+    )  # fmt: skip
     context.locking.require(map(table_of, planned.operations))
     _check_partition_mode(context, planned)
     return planned

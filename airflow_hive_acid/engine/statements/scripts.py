@@ -24,11 +24,13 @@ from airflow_hive_acid.engine.statements.definitions import create_view, run_def
 from airflow_hive_acid.engine.statements.exports import insert_directory
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
+from airflow_hive_acid.engine.statements.replacement import make_table
 from airflow_hive_acid.engine.statements.session import Session
 from airflow_hive_acid.engine.statements.statistics import analyze
+from airflow_hive_acid.engine.statements.temporary import TemporaryTables
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
 from airflow_hive_acid.engine.statements.views import create_query
-from airflow_hive_acid.engine.statements.writes import concatenate, create_table_as, run_planned, run_write
+from airflow_hive_acid.engine.statements.writes import concatenate, run_planned, run_write
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -103,6 +105,7 @@ class Script:
     ) -> None:
         self._context = context
         self._session = session or Session(context)
+        self.temporary = TemporaryTables(context)
         self._total = total
         self._snapshot = snapshot
         self._once = once
@@ -133,6 +136,7 @@ class Script:
     def run_inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> None:
         """Run statements of an open transaction."""
         for statement in statements:
+            self.temporary.require_none(statement)
             if isinstance(statement, _OF_SCRIPT):
                 self._alone(statement)
             elif isinstance(statement, Truncate):
@@ -151,6 +155,8 @@ class Script:
         return (explain_locks if locks else explain)(self._context, statement, plans)
 
     def _together(self, block: Block) -> None:
+        for statement in block.statements:
+            self.temporary.require_none(statement)
         rolled_back = isinstance(block.end, Rollback)
         writes = any(isinstance(statement, _WRITES) for statement in block.statements)
         claim = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else UNCLAIMED
@@ -211,7 +217,8 @@ class Script:
         return result or dataclasses.replace(settled[0], kind=statement.kind_text)
 
     def _alone(self, statement: Statement) -> None:
-        self._numbered(statement, lambda: self._result_of(statement))
+        of_script = self.temporary if self.temporary.takes(statement) else None
+        self._numbered(statement, lambda: of_script.run(statement) if of_script else self._result_of(statement))
 
     def _numbered(self, statement: Statement, action: Callable[[], StatementResult]) -> None:
         self._number += 1
@@ -263,8 +270,8 @@ class Script:
                 return self._apply(statement, lambda claim: run_write(context, statement, None, claim, self._patience))
             case Truncate():
                 return self._apply(statement, lambda claim: truncate(context, statement, claim, self._patience))
-            case CreateTable(query=Fragment()):
-                return self._apply(statement, lambda claim: create_table_as(context, statement, claim, self._patience))
+            case CreateTable(query=Fragment()) | CreateTable(replace=True):
+                return self._apply(statement, lambda claim: make_table(context, statement, claim, self._patience))
             case Analyze():
                 return self._apply(statement, lambda claim: analyze(context, statement, claim))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:

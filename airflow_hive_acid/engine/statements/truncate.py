@@ -20,8 +20,11 @@ from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFi
 from airflow_hive_acid.format.names import METADATA_FILE, PLAIN_FILES, TRUNCATED, base_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.transactions.claims import ToApply
+    from airflow_hive_acid.format.jobs import PartitionRef
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.statements import Truncate
@@ -56,18 +59,27 @@ def truncate_inside(transaction: StatementTransaction, statement: Truncate) -> S
     if statement.partition and not chosen:
         raise InvalidArgumentsError(f"Partition {given} of {name} does not exist")
     write_id = transaction.write_ids.get(name)
-    directory = PLAIN_FILES if write_id is None else base_name(write_id)
-    mark = () if write_id is None else (WrittenFile(METADATA_FILE, 0, len(TRUNCATED.encode())),)
-    written = tuple(WrittenDirectory(p.name, p.values, directory, mark) for p in chosen)
-    reported = JobResult(str(uuid.uuid4()), "", directories=written)
     return StatementResult(
         statement.text,
         "truncate",
         txn_id=transaction.txn_id,
         write_ids={} if write_id is None else {name: write_id},
-        directories=transaction.publish_unchecked(table, reported, {METADATA_FILE: TRUNCATED}),
+        directories=publish_empty(transaction, table, chosen),
         seconds=time.monotonic() - started,
     )
+
+
+def publish_empty(transaction: StatementTransaction, table: Table, chosen: Sequence[PartitionRef]) -> tuple[str, ...]:
+    """A base without rows for each of these partitions; of a plain table its files are moved out.
+
+    :return: URIs of the directories.
+    """
+    write_id = transaction.write_ids.get(table.qualified_name)
+    directory = PLAIN_FILES if write_id is None else base_name(write_id)
+    mark = () if write_id is None else (WrittenFile(METADATA_FILE, 0, len(TRUNCATED.encode())),)
+    written = tuple(WrittenDirectory(p.name, p.values, directory, mark) for p in chosen)
+    reported = JobResult(str(uuid.uuid4()), "", directories=written)
+    return transaction.publish_unchecked(table, reported, {METADATA_FILE: TRUNCATED})
 
 
 def check_truncate(context: Context, statement: Truncate) -> None:

@@ -23,15 +23,28 @@ class Creation:
     table: Table
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A table that gets another definition in the commit of the transaction which fills it.
+
+    :param table: what the statement describes; the table keeps its id and its directory.
+    """
+
+    definition: TableDefinition
+    table: Table
+
+
 class Tables:
     """Looks tables up for what one engine runs.
 
     :ivar creations: tables that are made in the commit of what is run now, by name.
+    :ivar replacements: tables that get another definition in it.
     """
 
     def __init__(self, client: MetastoreClient) -> None:
         self._client = client
         self.creations: dict[str, Creation] = {}
+        self.replacements: dict[str, Replacement] = {}
 
     @property
     def catalog(self) -> Catalog:

@@ -288,7 +288,7 @@ class StatementTransaction:
 
     def _write(self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]) -> tuple[JobResult, Manifest]:
         context, name = self._context, write.table
-        table = self.table(name)
+        table = self._creations.shape_of(self.table(name))
         if not table.is_transactional:
             return self._write_plain(plan, write, table, job_id, views)
         written = self._written.setdefault(name, Written(table))
@@ -375,6 +375,11 @@ class StatementTransaction:
             table_location=table.location, staging=staging, application_id=application_id,
         )  # fmt: skip
 
+    def overwritten(self, name: str) -> frozenset[str]:
+        """Names of the partitions of a table that it has overwritten; the empty name of a table without partitions."""
+        written = self._written.get(name)
+        return frozenset() if written is None else frozenset(written.partitions["overwrite"])
+
     def partitions(self, table: Table, given: Mapping[str, str]) -> list[PartitionRef]:
         """The partitions with the given values; one without a name for a table that has none."""
         return self._seen.partitions(table).with_values(given)
@@ -443,6 +448,9 @@ class StatementTransaction:
             self._plain.created(created)
             if name in self._written:
                 self._written[name].table = created
+        for name, changed in self._creations.replace_in(connection, self._txn.write_ids, self.table).items():
+            if name in self._written:
+                self._written[name].table = changed
         self._plain.check_and_register(connection)
         # In one order, whatever that of the statements was: two commits lock rows of the same tables (numRows).
         for name, written in sorted(self._written.items()):

@@ -114,7 +114,7 @@ class TableSnapshot:
     txns: str
     transactional: bool = True
     properties: dict[str, str] = field(default_factory=dict)
-    format: Literal["orc", "parquet", "text"] = "orc"
+    format: Literal["orc", "parquet", "text", "csv", "json", "avro"] = "orc"
     insert_only: bool = False
     serde: dict[str, str] = field(default_factory=dict)
     bucketing: Bucketing | None = None

@@ -30,7 +30,7 @@ from airflow_hive_acid.maintenance.warehouse.ddl_work import (
 )
 from airflow_hive_acid.maintenance.warehouse.fences import fence
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_target
-from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
 from airflow_hive_acid.python_versions import add_note
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Partition, Table
-    from airflow_hive_acid.metastore.names import TableName
+    from airflow_hive_acid.metastore.protocol import DdlTransaction
     from airflow_hive_acid.metastore.txns import Job
 
 log = logging.getLogger(__name__)
@@ -152,6 +152,21 @@ class WarehouseFiles:
             self._give_up(job_id, failure)
             raise
         return job_id
+
+    @contextlib.contextmanager
+    def lending(self, ddl: DdlTransaction, database: str, parent: str) -> Iterator[str]:
+        """A staging directory that goes when the block ends, or with its txn when nobody is left to end it.
+
+        :param parent: where it lies: a place of the database, whose disk is looked for before anything is said to be
+            gone.
+        """
+        job_id = uuid.uuid4().hex
+        staging = paths.join(parent, staging_name(job_id))
+        self._start(ddl.txn_id, TableName(database, NO_TABLE), parent, staging, job_id=job_id)
+        self._filesystem.make_directory(staging)
+        with self._carried_out(job_id, DdlManifest()):
+            yield staging
+            ddl.commit(lambda _connection: None)
 
     def clear(self, txn_id: int) -> None:
         """What a txn that was given up has made since: empty directories, staging of its jobs."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _WRITER_PROPERTIES = ("orc.", "parquet.", "skip.header.", "skip.footer.", "serialization.null.format", "acid.fetch.")
 
 
-def require_format(table: Table) -> Literal["orc", "parquet", "text"]:
+def require_format(table: Table) -> Literal["orc", "parquet", "text", "csv", "json", "avro"]:
     """The format of a table's files.
 
     :raises UnsupportedStatementError: when it is none of ours, or none a full ACID table can have.
@@ -22,11 +22,14 @@ def require_format(table: Table) -> Literal["orc", "parquet", "text"]:
     match table.format:
         case "orc":
             return "orc"
-        case ("parquet" | "text") as known if not table.is_transactional or table.is_insert_only:
+        case ("parquet" | "text" | "csv" | "json" | "avro") as known if (
+            not table.is_transactional or table.is_insert_only
+        ):
             return known
     raise UnsupportedStatementError(
         f"{table.qualified_name} is stored as {table.input_format} with {table.serde}; supported are ORC and, for "
-        "insert-only and plain tables, Parquet and text (LazySimpleSerDe). Keep the table to Hive, or copy it"
+        "insert-only and plain tables, Parquet, text (LazySimpleSerDe), CSV (OpenCSVSerde), JSON and Avro. Keep the "
+        "table to Hive, or copy it"
     )
 
 

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         IsNull,
         Or,
     )
+    from airflow_hive_acid.metastore.catalog.values.replacement import Replaced, replaced
     from airflow_hive_acid.metastore.catalog.values.types import check_partition_value, normalise_type
     from airflow_hive_acid.metastore.catalog.values.views import new_view, require_free, require_view
     from airflow_hive_acid.metastore.catalog.writer import CatalogWriter, PartitionWrite, TableWrite
@@ -117,6 +118,7 @@ else:
             "Principal": "rows.privileges",
             "Privilege": "rows.privileges",
             "Privileges": "rows.privileges",
+            "Replaced": "values.replacement",
             "Role": "rows.privileges",
             "Securable": "rows.privileges",
             "Storage": "values.model",
@@ -154,6 +156,7 @@ else:
             "read_tables": "rows.reader",
             "read_whole_partitions": "rows.reader",
             "remove_entry": "rows.privileges",
+            "replaced": "values.replacement",
             "require_database": "rows.reader",
             "require_free": "values.views",
             "require_own_place": "rows.places",
@@ -200,6 +203,7 @@ __all__ = [
     "Principal",
     "Privilege",
     "Privileges",
+    "Replaced",
     "Role",
     "Securable",
     "Storage",
@@ -236,6 +240,7 @@ __all__ = [
     "read_tables",
     "read_whole_partitions",
     "remove_entry",
+    "replaced",
     "require_database",
     "require_free",
     "require_own_place",

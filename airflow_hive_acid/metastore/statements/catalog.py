@@ -15,6 +15,7 @@ from airflow_hive_acid.metastore.leases.holders import fence
 from airflow_hive_acid.metastore.setup.abilities import require_verified
 from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 from airflow_hive_acid.metastore.statements.partitions import PartitionStatements
+from airflow_hive_acid.metastore.statements.replacement import ReplacementStatements
 from airflow_hive_acid.metastore.statements.statistics import StatisticsStatements
 from airflow_hive_acid.metastore.statements.tables import TableStatements
 from airflow_hive_acid.metastore.statements.views import ViewStatements
@@ -63,6 +64,9 @@ class HiveCatalog(Catalog):
         self.alter_storage = tables.alter_storage
         self.rename_table = tables.rename_table
         self.touch = tables.touch
+        replacement = ReplacementStatements(locked)
+        self.reserve_replacement = replacement.reserve_replacement
+        self.replace_table_in = replacement.replace_table_in
         views = ViewStatements(locked)
         self.create_view = views.create_view
         self.alter_view_query = views.alter_view_query

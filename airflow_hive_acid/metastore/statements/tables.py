@@ -159,7 +159,7 @@ class TableStatements:
         return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
 
     def constraints(self, name: str) -> list[Constraint]:
-        """All constraints of a table but its foreign keys, enabled or not, by name."""
+        """All constraints of a table, enabled or not, by name."""
         key = table_name(name)
 
         def operation(connection: Connection) -> list[Constraint]:

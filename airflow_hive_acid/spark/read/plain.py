@@ -2,12 +2,14 @@
 
 Rows have no ids, so a snapshot is a list of files and nothing is filtered. Of an insert-only table every file of the
 directories that ``format.acid_state`` chooses counts, whatever its name is; of a plain table every visible file does.
-Files are ORC, Parquet or text, resolved by column name (text by position), as Hive does.
+Files are ORC, Parquet, Avro or lines of text, resolved by column name (text and CSV by position), as Hive does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
 
 from airflow_hive_acid.errors import CorruptTableError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
@@ -16,8 +18,9 @@ from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.read.files import list_partitions, partition_roots, plain_files, require_history
+from airflow_hive_acid.spark.read.line_layouts import layout_of
 from airflow_hive_acid.spark.read.scan import ScanFile, read_exactly, read_orc, scan
-from airflow_hive_acid.spark.read.text_files import TextLayout
+from airflow_hive_acid.spark.read.text_files import lines_of_file, skipped_lines
 from airflow_hive_acid.spark.read.verification import verify
 
 if TYPE_CHECKING:
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
     from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.spark.read.line_layouts import CsvLayout, JsonLayout
     from airflow_hive_acid.spark.read.scan import PartitionValues, ReadFiles
+    from airflow_hive_acid.spark.read.text_files import TextLayout
 
 _HYBRID_CALENDAR = {"datetimeRebaseMode": "LEGACY", "int96RebaseMode": "LEGACY"}
 """How Hive writes days before 1582-10-15 into Parquet; files of Spark say themselves if it is otherwise."""
@@ -111,19 +116,44 @@ def reader_of(snapshot: TableSnapshot, columns: Sequence[schema.TableColumn]) ->
             return read_orc
         case "parquet":
             return _read_parquet
+        case "avro":
+            return _read_avro
         case _:
-            layout = TextLayout(snapshot.table, columns, snapshot.serde, snapshot.properties)
-            return lambda spark, _schema, uris: _read_text(spark, layout, uris)
+            layout = layout_of(snapshot.format, snapshot.table, columns, snapshot.serde, snapshot.properties)
+            skipped = skipped_lines(snapshot.table, snapshot.properties)
+            return lambda spark, _schema, uris: _read_lines(spark, layout, uris, skipped)
 
 
 def _read_parquet(spark: SparkSession, file_schema: T.StructType, uris: Sequence[str]) -> DataFrame:
     return read_exactly(spark).schema(file_schema).options(**_HYBRID_CALENDAR).parquet(*uris)
 
 
-def _read_text(spark: SparkSession, layout: TextLayout, uris: Sequence[str]) -> DataFrame:
+def _read_avro(spark: SparkSession, file_schema: T.StructType, uris: Sequence[str]) -> DataFrame:
+    try:
+        return read_exactly(spark).schema(file_schema).format("avro").load(list(uris))
+    except AnalysisException as failure:
+        if "avro" not in str(failure).lower() or "find" not in str(failure).lower():
+            raise
+        jvm: Any = spark._jvm
+        scala = ".".join(str(jvm.scala.util.Properties.versionNumberString()).split(".")[:2])
+        raise UnsupportedStatementError(
+            "files of Avro are read by a package that this Spark does not have: add "
+            f"org.apache.spark:spark-avro_{scala}:{spark.version} to spark.jars.packages, or its jar to spark.jars"
+        ) from None
+
+
+def _read_lines(
+    spark: SparkSession, layout: TextLayout | CsvLayout | JsonLayout, uris: Sequence[str], skipped: tuple[int, int]
+) -> DataFrame:
     divided, values = layout.parsed()
+    read = read_exactly(spark)
     # _metadata is resolved below the projection, so it must be carried through.
-    return read_exactly(spark).text(list(uris)).selectExpr("_metadata", divided).selectExpr("_metadata", *values)
+    if skipped == (0, 0):
+        lines = read.text(list(uris))
+    else:
+        # Which lines are the first of a file shows where the file is one piece.
+        lines = read.text(list(uris), wholetext=True).selectExpr("_metadata", lines_of_file(*skipped))
+    return lines.selectExpr("_metadata", divided).selectExpr("_metadata", *values)
 
 
 def _require_whole(directory: StateDirectory, root: str, write_ids: ValidWriteIdList) -> None:

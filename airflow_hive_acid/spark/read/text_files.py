@@ -23,7 +23,6 @@ _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _FIELDS = f"{schema.INTERNAL_PREFIX}fields"
 _UNSUPPORTED = (
-    "escape.delim",
     "quote.delim",
     "line.delim",
     "serialization.last.column.takes.rest",
@@ -47,6 +46,7 @@ class TextLayout:
         self._table = table
         self._columns = tuple(columns)
         self._delimiter = _delimiter(serde)
+        self._escape = serde.get("escape.delim", "")[:1]
         self._null = serde.get("serialization.null.format", properties.get("serialization.null.format", "\\N"))
         for column in self._columns:
             if isinstance(column.type, _COMPLEX):
@@ -60,15 +60,17 @@ class TextLayout:
                     f"{table} has the serde property {key}={serde[key]!r}, which this version does not honour; read "
                     "its files with CREATE TEMPORARY VIEW … USING csv, or copy the table in Hive"
                 )
-        for key in ("skip.header.line.count", "skip.footer.line.count"):
-            if properties.get(key, "0") != "0":
-                raise UnsupportedStatementError(
-                    f"{table} has {key}={properties[key]}; such files are not read: copy the table in Hive"
-                )
 
     def parsed(self, line: str = "value") -> tuple[str, list[str]]:
         """Spark SQL that divides a line into internal fields, and the values of all columns made of them."""
-        divided = f"split({line}, {schema.sql_text(_as_pattern(self._delimiter))}, -1) as {_FIELDS}"
+        pattern = schema.sql_text(_as_pattern(self._delimiter))
+        divided = f"split({line}, {pattern}, -1) as {_FIELDS}"
+        if self._escape:
+            # With the delimiter in front of each field, a field that is empty is found as well.
+            delimiter, escape = as_character(self._delimiter), as_character(self._escape)
+            field = schema.sql_text(f"(?s){delimiter}((?:[^{delimiter}{escape}]++|{escape}.?)*+)")
+            line = f"concat({schema.sql_text(self._delimiter)}, {line})"
+            divided = f"regexp_extract_all({line}, {field}, 1) as {_FIELDS}"
         values = [
             f"{self._value(f'get({_FIELDS}, {i})', column)} as {schema.quoted(column.name)}"
             for i, column in enumerate(self._columns)
@@ -82,17 +84,10 @@ class TextLayout:
 
     def _value(self, text: str, column: TableColumn) -> str:
         text = f"nullif({text}, {schema.sql_text(self._null)})"
-        kind = column.type
-        if isinstance(kind, T.StringType):
-            return text
-        if isinstance(kind, T.BinaryType):
-            return f"coalesce(try_to_binary({text}, 'base64'), cast({text} as binary))"
-        if isinstance(kind, T.BooleanType):
-            return f"case lower({text}) when 'true' then true when 'false' then false end"
-        if isinstance(kind, _INTEGERS):
-            # Hive cuts decimals off, and takes no blanks.
-            text = f"nullif(regexp_extract({text}, '^([+-]?[0-9]+)([.][0-9]*)?$', 1), '')"
-        return f"try_cast({text} as {schema.sql_type(kind)})"
+        if self._escape:
+            escaped = schema.sql_text(f"(?s){as_character(self._escape)}(.)")
+            text = f"regexp_replace({text}, {escaped}, '$1')"
+        return typed(text, column)
 
     def _text(self, column: TableColumn) -> str:
         name = schema.quoted(column.name)
@@ -109,8 +104,50 @@ class TextLayout:
             "cannot tell it from the end of the field; store the table as ORC or Parquet",
             f"substring({name}, 1, 100)",
         )
-        bad = " or ".join(f"contains({name}, {text})" for text in (schema.sql_text(self._delimiter), "'\\n'", "'\\r'"))
-        return f"if({bad} or {name} = {null}, {broken}, coalesce({name}, {null}))"
+        signs = ("'\\n'", "'\\r'") if self._escape else (schema.sql_text(self._delimiter), "'\\n'", "'\\r'")
+        bad = " or ".join(f"contains({name}, {text})" for text in signs)
+        if not self._escape:
+            return f"if({bad} or {name} = {null}, {broken}, coalesce({name}, {null}))"
+        special = f"([{as_character(self._escape)}{as_character(self._delimiter)}])"
+        kept = f"regexp_replace({name}, {schema.sql_text(special)}, {schema.sql_text(in_replacement(self._escape))})"
+        return f"if({bad} or {kept} = {null}, {broken}, coalesce({kept}, {null}))"
+
+
+def typed(text: str, column: TableColumn) -> str:
+    """Spark SQL for a column's value, from a text; NULL where it is none."""
+    kind = column.type
+    if isinstance(kind, T.StringType):
+        return text
+    if isinstance(kind, T.BinaryType):
+        return f"coalesce(try_to_binary({text}, 'base64'), cast({text} as binary))"
+    if isinstance(kind, T.BooleanType):
+        return f"case lower({text}) when 'true' then true when 'false' then false end"
+    if isinstance(kind, _INTEGERS):
+        # Hive cuts decimals off, and takes no blanks.
+        text = f"nullif(regexp_extract({text}, '^([+-]?[0-9]+)([.][0-9]*)?$', 1), '')"
+    return f"try_cast({text} as {schema.sql_type(kind)})"
+
+
+def skipped_lines(table: str, properties: Mapping[str, str]) -> tuple[int, int]:
+    """How many lines at the beginning and at the end of each file are no rows.
+
+    :raises UnsupportedStatementError: when the property is no number.
+    """
+    found = []
+    for key in ("skip.header.line.count", "skip.footer.line.count"):
+        text = properties.get(key, "0").strip()
+        if not text.isdecimal():
+            raise UnsupportedStatementError(f"{table} has {key}={text!r}; it is a number of lines")
+        found.append(int(text))
+    return found[0], found[1]
+
+
+def lines_of_file(header: int, footer: int) -> str:
+    """Spark SQL for the lines of a text that is a whole file, without the first and the last ones."""
+    ends, last = schema.sql_text(r"\r\n|\r|\n"), schema.sql_text(r"(\r\n|\r|\n)$")
+    lines = f"split(regexp_replace(value, {last}, ''), {ends}, -1)"
+    kept = f"filter({lines}, (line, n) -> n >= {header} and n < size({lines}) - {footer})"
+    return f"explode(if(value = '', array(), {kept})) as value"
 
 
 def _delimiter(serde: Mapping[str, str]) -> str:
@@ -123,3 +160,13 @@ def _delimiter(serde: Mapping[str, str]) -> str:
 
 def _as_pattern(text: str) -> str:
     return f"\\Q{text}\\E"
+
+
+def as_character(text: str) -> str:
+    """A character as it may stand in a pattern, in brackets or without."""
+    return f"\\x{{{ord(text):x}}}"
+
+
+def in_replacement(escape: str) -> str:
+    """What puts an escape in front of what a group has found."""
+    return f"\\{escape}$1"

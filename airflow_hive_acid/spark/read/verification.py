@@ -60,7 +60,7 @@ def _counted(expected: Expected) -> CountedRows | None:
 
 def _live(fs: HadoopFilesystem, snapshot: TableSnapshot, root: str, state: AcidState) -> int | None:
     """The rows that the footers tell; each of them is looked at, whether or not their sum means something."""
-    if snapshot.format == "text":
+    if snapshot.format not in ("orc", "parquet"):
         return None
     files = counted_files(state, insert_only=snapshot.insert_only)
     uris = [paths.join(root, entry.path) for entry in files]

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from airflow_hive_acid.errors import JobFailedError
+from airflow_hive_acid.errors import JobFailedError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.partitions import unescape_path_name
 from airflow_hive_acid.spark.hadoop import in_threads
+from airflow_hive_acid.spark.read.line_layouts import layout_of
 from airflow_hive_acid.spark.read.scan import metadata_path, read_exactly
-from airflow_hive_acid.spark.read.text_files import TextLayout
+from airflow_hive_acid.spark.read.text_files import skipped_lines
 from airflow_hive_acid.spark.write.output import Destination
 
 if TYPE_CHECKING:
@@ -96,8 +97,18 @@ def _writer(
     rows: DataFrame, columns: Sequence[TableColumn], keys: Sequence[str], table: TableSnapshot
 ) -> DataFrameWriter:
     properties = {key.lower(): value for key, value in table.properties.items()}
-    if table.format == "text":
-        line = TextLayout(table.table, columns, table.serde, table.properties).line()
+    if table.format == "avro":
+        raise UnsupportedStatementError(
+            f"{table.table} is stored as Avro, which is read here and not written; write it in Hive, or INSERT into a "
+            "table STORED AS ORC or PARQUET"
+        )
+    if table.format in ("text", "csv", "json"):
+        if skipped_lines(table.table, table.properties) != (0, 0):
+            raise UnsupportedStatementError(
+                f"{table.table} has skip.header.line.count or skip.footer.line.count: the first or last rows of what "
+                "is written would be taken for no rows. Unset the property, or INSERT into a table without it"
+            )
+        line = layout_of(table.format, table.table, columns, table.serde, table.properties).line()
         writer = rows.selectExpr(line, *keys).write.format("text")
     elif table.format == "parquet":
         # What Hive's readers of all versions understand, days before 1582 included.

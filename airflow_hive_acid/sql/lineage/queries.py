@@ -6,7 +6,7 @@ An outer query composes what the inner ones offer; so nothing is expanded, and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -14,12 +14,14 @@ from sqlglot import exp
 from airflow_hive_acid.sql.lineage.values import NOTHING, How, Use, Uses, through
 from airflow_hive_acid.sql.planning.columns import column_names
 from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, visible_cte
+from airflow_hive_acid.sql.planning.view_texts import Parse, is_view, no_parser, query_of_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 Named = tuple[tuple[str, Uses], ...]
 _GENERATORS = (exp.Explode, exp.Inline, exp.Stack)
@@ -48,6 +50,7 @@ class Offer:
     :param view: name of the files whose columns those are.
     :param qualified_name: ``db.table`` as which its columns can be qualified.
     :param hidden: no part of ``*``: the other side of a SEMI or ANTI join.
+    :param rows: of a view the columns that decide about its rows.
     """
 
     alias: str
@@ -57,6 +60,7 @@ class Offer:
     view: str | None = None
     qualified_name: str | None = None
     hidden: bool = False
+    rows: Uses = NOTHING
 
     def find(self, column: str) -> Uses | None:
         """The column of that name, None if there is none that is known."""
@@ -154,13 +158,18 @@ class Derived:
 class Walker:
     """Follows the names of one statement.
 
-    :param inputs: what it reads, in the order of first appearance.
+    :param inputs: what it reads, in the order of first appearance: of a view the tables below.
+    :param queries: temporary views of a query, by lower-case name.
+    :param parse: reads the text of a view; ``path`` are the views around this text.
     """
 
     table_of: TableLookup
     views: Mapping[str, Source]
     default_database: str
     inputs: dict[str, None] = field(default_factory=dict)
+    queries: Mapping[str, CreateTemporaryQuery] = field(default_factory=dict)
+    parse: Parse = no_parser
+    path: tuple[str, ...] = ()
     _ctes: dict[int, Derived] = field(default_factory=dict)
 
     def query(self, node: exp.Expr, outer: Frame | None = None) -> Derived:
@@ -180,7 +189,7 @@ class Walker:
                 return self._values(node, outer)
             case exp.Table():
                 offer = self.table(node)
-                return Derived(offer.columns, is_open=offer.is_open)
+                return Derived(offer.columns, offer.rows, offer.is_open)
         return Derived((), is_open=True)
 
     def value(self, frame: Frame, node: exp.Expr, aliases_first: bool = False) -> Uses:
@@ -215,9 +224,33 @@ class Walker:
             columns = tuple(column.name.lower() for column in self.views[name].columns)
             uses = tuple((column, frozenset({Use(name, column)})) for column in columns)
             return Offer(alias, uses, is_open=not columns, view=None if columns else name)
+        view = self._view(item)
+        if view is not None:
+            return Offer(alias, view.columns, view.is_open, rows=view.rows)
         facts = self.table_of(f"{database or self.default_database}.{name}")
         self.inputs.setdefault(facts.qualified_name)
         return offer_of_table(facts, alias, aliased=bool(item.alias))
+
+    def _view(self, item: exp.Table) -> Derived | None:
+        """What a view offers, by its query; None for a table."""
+        name, database = item.name.lower(), item.db.lower()
+        temporary = None if database or name in self.views else self.queries.get(name)
+        if temporary is not None:
+            earlier = {other: query for other, query in self.queries.items() if other != name}
+            inner = replace(self, default_database=temporary.default_database, queries=earlier, _ctes={})
+            found = inner.query(temporary.query.tree)
+            return _called(found, temporary.columns)
+        if not database and name in self.views:
+            return None
+        facts = self.table_of(f"{database or self.default_database}.{name}")
+        if not is_view(facts):
+            return None
+        select = query_of_view(facts, self.path, self.parse)
+        inner = replace(
+            self, views={}, queries={}, default_database=select.default_database, _ctes={},
+            path=(*self.path, facts.qualified_name),
+        )  # fmt: skip
+        return _called(inner.query(select.query.tree), column_names(facts))
 
     def _cte(self, cte: exp.CTE) -> Derived:
         if id(cte) not in self._ctes:
@@ -345,7 +378,9 @@ class Walker:
             cte = None if item.db else visible_cte(item)
             if cte is not None:
                 frame.rows |= self._cte(cte).rows
-            return self.table(item)
+            offer = self.table(item)
+            frame.rows |= offer.rows
+            return offer
         if isinstance(item, exp.Lateral) and not isinstance(item.this, exp.Subquery):
             uses = through(self.value(frame, item.this), How.TRANSFORMATION)
             named = item.args.get("alias")
@@ -416,6 +451,15 @@ def offer_of_table(facts: TableFacts, alias: str, *, aliased: bool) -> Offer:
 def _field(uses: Uses, inside: bool) -> Uses:
     """A column, or a field inside of it."""
     return through(uses, How.TRANSFORMATION) if inside else uses
+
+
+def _called(found: Derived, names: Sequence[str]) -> Derived:
+    """What a view offers, by the names that its columns have."""
+    if not names:
+        return found
+    if found.is_open or len(found.columns) != len(names):
+        return Derived((), found.rows, is_open=True)
+    return Derived(tuple((name, uses) for name, (_, uses) in zip(names, found.columns, strict=True)), found.rows)
 
 
 def _renamed(columns: Named, alias: exp.Expr | None) -> Named:

@@ -17,6 +17,7 @@ from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, Select
 from airflow_hive_acid.sql.planning import targets
 from airflow_hive_acid.sql.planning.assignments import is_default
 from airflow_hive_acid.sql.planning.columns import column_names
+from airflow_hive_acid.sql.planning.view_texts import Parse, no_parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,16 +25,28 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment, TableName
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 
-def lineage_of(statement: DataStatement, table_of: TableLookup, views: Mapping[str, Source]) -> Lineage:
+_NO_QUERIES: Mapping[str, CreateTemporaryQuery] = {}
+
+
+def lineage_of(
+    statement: DataStatement,
+    table_of: TableLookup,
+    views: Mapping[str, Source],
+    *,
+    queries: Mapping[str, CreateTemporaryQuery] = _NO_QUERIES,
+    parse: Parse = no_parser,
+) -> Lineage:
     """The column lineage of a statement that has been planned.
 
     :param table_of: facts of a table by ``db.table``; its NoSuchObjectError passes through.
-    :param views: temporary views of the session, by lower-case name.
+    :param views: temporary views of the session over files, by lower-case name; ``queries`` those of a query.
+    :param parse: reads the text of a view of the catalog.
     :raises HiveAcidError: for a statement that the planner refuses, too.
     """
-    walker = Walker(table_of, views, statement.default_database)
+    walker = Walker(table_of, views, statement.default_database, queries=queries, parse=parse)
     match statement:
         case Select():
             found = walker.query(statement.query.tree)
@@ -72,7 +85,7 @@ def _merge(walker: Walker, statement: Merge, facts: TableFacts) -> Lineage:
     if isinstance(tree, exp.Table):
         source = walker.table(tree)
         source.alias, source.qualified_name = statement.source_alias, None
-        rows = NOTHING
+        rows = source.rows
     else:
         found = walker.query(tree)
         source, rows = Offer(statement.source_alias, found.columns, is_open=found.is_open), found.rows

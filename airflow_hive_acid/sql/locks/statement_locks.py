@@ -79,6 +79,32 @@ def ctas_locks(
     return _with_reads(found, [*query.reads, *map(_view_read, query.views_read)], settings, partitions)
 
 
+def replacement_locks(
+    table: TableName,
+    queries: Sequence[Plan],
+    settings: LockSettings = DEFAULT_LOCKS,
+    partitions: Mapping[str, Sequence[str]] = _NO_PARTITIONS,
+    *,
+    partitioned: bool = False,
+) -> tuple[PlannedLock, ...]:
+    """The lock request of CREATE OR REPLACE TABLE of a table that is there: an overwrite that is DDL as well.
+
+    :param queries: the plan of its SELECT, if it has one.
+    :param partitioned: whether the table is.
+    """
+    found = [
+        PlannedLock(LockComponent(table.database, None, None, LockType.SHARED_READ, Operation.NO_TXN), "CREATE TABLE"),
+        PlannedLock(
+            LockComponent(
+                table.database, table.name, None, LockType.EXCLUSIVE, Operation.UPDATE, dynamic_partitions=partitioned
+            ),
+            "CREATE OR REPLACE TABLE: its definition changes, and what it holds is overwritten",
+        ),
+    ]
+    reads = [read for query in queries for read in (*query.reads, *map(_view_read, query.views_read))]
+    return _with_reads(found, reads, settings, partitions)
+
+
 def declared_locks(
     operations: Mapping[str, str], table_of: TableLookup, settings: LockSettings = DEFAULT_LOCKS
 ) -> tuple[PlannedLock, ...]:

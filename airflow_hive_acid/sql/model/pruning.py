@@ -99,17 +99,22 @@ KEEP_ALL = PartitionFilter()
 
 
 def partition_filter(
-    columns: Sequence[tuple[str, str]], condition: exp.Expr | None, belongs: Callable[[exp.Column], bool]
+    columns: Sequence[tuple[str, str]],
+    condition: exp.Expr | None,
+    belongs: Callable[[exp.Column], bool],
+    around: Sequence[exp.Expr] = (),
 ) -> PartitionFilter:
     """The part of a condition that partition values alone can decide.
 
     :param columns: names and types of the partition columns.
     :param belongs: whether a column of the condition is surely one of this table.
+    :param around: further conditions, which hold as well.
     """
     kinds = tuple(columns)
     names = {name for name, _ in kinds}
     terms = []
-    for term in _conjuncts(condition) if condition is not None and names else ():
+    own = conjuncts(condition) if condition is not None else []
+    for term in (*own, *around) if names else ():
         mentioned = list(term.find_all(exp.Column))
         simple = not term.find(exp.Query) and mentioned
         if simple and all(column.name.lower() in names and belongs(column) for column in mentioned):
@@ -126,7 +131,7 @@ def equal_columns(
     :return: lower-case names, the one side's first.
     """
     pairs = []
-    for term in _conjuncts(condition):
+    for term in conjuncts(condition):
         left, right = (term.left, term.right) if isinstance(term, exp.EQ) else (None, None)
         for first, second in ((left, right), (right, left)):
             if isinstance(first, exp.Column) and isinstance(second, exp.Column) and one(first) and other(second):
@@ -134,7 +139,7 @@ def equal_columns(
     return tuple(dict.fromkeys(pairs))
 
 
-def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     """What AND connects, in order; without recursion, because a thousand conditions are a tree as deep."""
     found, pending = [], [condition]
     while pending:

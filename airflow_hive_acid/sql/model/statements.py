@@ -62,7 +62,7 @@ class DropDatabase(Origin):
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Origin):
-    """``CREATE [EXTERNAL] TABLE … STORED AS ORC|PARQUET|TEXTFILE …``.
+    """``CREATE [OR REPLACE] [EXTERNAL] TABLE … STORED AS ORC|PARQUET|TEXTFILE …``.
 
     :param columns: data columns, without the partition columns.
     :param bucket_count: -1 when the table is not bucketed.
@@ -71,6 +71,7 @@ class CreateTable(Origin):
     :param serde_properties: of ROW FORMAT.
     :param constraints: of the table and of its columns.
     :param like: the table whose definition is taken, without its rows.
+    :param replace: a table of that name that is there becomes this one.
     """
 
     table: TableName
@@ -89,6 +90,17 @@ class CreateTable(Origin):
     serde_properties: dict[str, str] = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
     like: TableName | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTemporaryTable(Origin):
+    """``CREATE TEMPORARY TABLE [IF NOT EXISTS] t (columns) | AS query | LIKE other``.
+
+    :param create: the same without TEMPORARY; what it says of files is not looked at.
+    """
+
+    create: CreateTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +349,7 @@ PlainStatement = (
     | AlterDatabase
     | DropDatabase
     | CreateTable
+    | CreateTemporaryTable
     | DropTable
     | CreateTemporaryView
     | DataStatement

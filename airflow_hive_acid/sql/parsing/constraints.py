@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -32,7 +33,8 @@ def at_table_constraint(cursor: Cursor) -> bool:
 
 
 def table_constraint(cursor: Cursor) -> Constraint:
-    """Read ``[CONSTRAINT name] PRIMARY KEY (…) | UNIQUE (…) | CHECK (…)`` with its state."""
+    """Read ``[CONSTRAINT name] PRIMARY KEY (…) | UNIQUE (…) | CHECK (…) | FOREIGN KEY (…) REFERENCES t (…)`` with its
+    state."""
     name = _name(cursor)
     first = cursor.position
     if cursor.accept("PRIMARY", "KEY"):
@@ -41,9 +43,11 @@ def table_constraint(cursor: Cursor) -> Constraint:
         return _with_state(cursor, Constraint(ConstraintKind.UNIQUE, cursor.names_in_parentheses(), name), first)
     if cursor.accept("CHECK"):
         return _with_state(cursor, Constraint(ConstraintKind.CHECK, (), name, value=_condition(cursor)), first)
-    if cursor.at("FOREIGN", "KEY"):
-        raise cursor.unsupported("FOREIGN KEY is not supported; declare it in Hive, which keeps it and checks nothing")
-    raise cursor.expected("PRIMARY KEY (…), UNIQUE (…) or CHECK (…)")
+    if cursor.accept("FOREIGN", "KEY"):
+        columns = cursor.names_in_parentheses()
+        cursor.expect("REFERENCES")
+        return _with_state(cursor, _foreign_key(cursor, columns, name), first)
+    raise cursor.expected("PRIMARY KEY (…), UNIQUE (…), FOREIGN KEY (…) or CHECK (…)")
 
 
 def column_constraint(cursor: Cursor, column: str) -> Constraint | None:
@@ -63,12 +67,22 @@ def column_constraint(cursor: Cursor, column: str) -> Constraint | None:
     elif cursor.at("CHECK") and cursor.word(1) == "(":
         cursor.accept("CHECK")
         kind, value = ConstraintKind.CHECK, _condition(cursor)
+    elif cursor.accept("REFERENCES"):
+        return _with_state(cursor, _foreign_key(cursor, (column,), name), first)
     if kind is None:
         if name is not None:
             raise cursor.expected("NOT NULL, DEFAULT, CHECK (…), PRIMARY KEY or UNIQUE")
         cursor.position = start
         return None
     return _with_state(cursor, Constraint(kind, (column,), name, value=value), first)
+
+
+def _foreign_key(cursor: Cursor, columns: tuple[str, ...], name: str | None) -> Constraint:
+    """Read the table and the columns that a foreign key refers to."""
+    parent = str(cursor.table_name())
+    return Constraint(
+        ConstraintKind.FOREIGN_KEY, columns, name, parent=parent, parent_columns=cursor.names_in_parentheses()
+    )
 
 
 def _name(cursor: Cursor) -> str | None:
@@ -96,13 +110,15 @@ def _with_state(cursor: Cursor, constraint: Constraint, first: int) -> Constrain
             break
         if token is None:
             break
-    if enabled and constraint.kind in (ConstraintKind.PRIMARY_KEY, ConstraintKind.UNIQUE):
+    if enabled and constraint.kind in (
+        ConstraintKind.PRIMARY_KEY, ConstraintKind.UNIQUE, ConstraintKind.FOREIGN_KEY,
+    ):  # fmt: skip
         raise cursor.unsupported(
             f"{constraint.kind.words}: ENABLE/ENFORCED feature not supported yet. Please use DISABLE NOVALIDATE "
             "instead",
             cursor.tokens[first],
         )
-    return Constraint(constraint.kind, constraint.columns, constraint.name, enabled, relied, constraint.value)
+    return replace(constraint, enabled=enabled, relied=relied)
 
 
 def _condition(cursor: Cursor) -> str:

@@ -11,6 +11,7 @@ from airflow_hive_acid.sql.model.statements import (
     ColumnDefinition,
     CreateDatabase,
     CreateTable,
+    CreateTemporaryTable,
     CreateTemporaryView,
     DropDatabase,
     DropTable,
@@ -32,25 +33,29 @@ if TYPE_CHECKING:
 SOURCE_FORMATS = ("csv", "orc", "parquet", "json")
 _OPENING, _CLOSING = "(<", ")>"
 _AFTER_A_TYPE = (
-    ",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY KEY", "UNIQUE", "CHECK", "CONSTRAINT", "CASCADE", "RESTRICT",
-    "FIRST", "AFTER",
+    ",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY KEY", "UNIQUE", "CHECK", "CONSTRAINT", "REFERENCES", "CASCADE",
+    "RESTRICT", "FIRST", "AFTER",
 )  # fmt: skip
 
 
-def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | CreateTable | CreateTemporaryView:
+def parse_create(
+    cursor: Cursor, origin: dict[str, Any]
+) -> CreateDatabase | CreateTable | CreateTemporaryTable | CreateTemporaryView:
     """Read what follows CREATE."""
     start = cursor.position
     replace = cursor.accept("OR", "REPLACE")
     if cursor.accept("TEMPORARY", "VIEW") or cursor.accept("TEMP", "VIEW"):
         return _create_temporary_view(cursor, replace, origin)
-    if replace:
-        cursor.position = start
-        raise cursor.unsupported("OR REPLACE is supported for views only; DROP and CREATE instead")
-    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
-        return _create_database(cursor, origin)
+    if cursor.accept("TEMPORARY", "TABLE") or cursor.accept("TEMP", "TABLE"):
+        return _create_temporary_table(cursor, replace, origin)
     kind = next((word for word in ("EXTERNAL", "TRANSACTIONAL", "MANAGED") if cursor.accept(word)), "")
     if cursor.accept("TABLE"):
-        return _create_table(cursor, kind, origin)
+        return _create_table(cursor, kind, origin, replace=replace)
+    if replace:
+        cursor.position = start
+        raise cursor.unsupported("OR REPLACE is supported for tables and views; DROP and CREATE instead")
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        return _create_database(cursor, origin)
     raise cursor.unsupported(
         f"CREATE {cursor.word() or '…'} is not supported; supported are CREATE DATABASE, CREATE TABLE, "
         "CREATE VIEW and CREATE TEMPORARY VIEW"
@@ -100,8 +105,10 @@ def _create_database(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase:
     return CreateDatabase(name, if_not_exists, **clauses.values, **origin)
 
 
-def _create_table(cursor: Cursor, kind: str, origin: dict[str, Any]) -> CreateTable:
-    """Read what follows CREATE [EXTERNAL | TRANSACTIONAL | MANAGED] TABLE."""
+def _create_table(cursor: Cursor, kind: str, origin: dict[str, Any], *, replace: bool) -> CreateTable:
+    """Read what follows CREATE [OR REPLACE] [EXTERNAL | TRANSACTIONAL | MANAGED] TABLE."""
+    if replace and cursor.at("IF", "NOT", "EXISTS"):
+        raise cursor.error("OR REPLACE and IF NOT EXISTS say opposite things; leave one out")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     table = cursor.table_name()
     like = cursor.table_name() if cursor.accept("LIKE") else None
@@ -137,8 +144,23 @@ def _create_table(cursor: Cursor, kind: str, origin: dict[str, Any]) -> CreateTa
     return CreateTable(
         table, columns, if_not_exists=if_not_exists, external=kind == "EXTERNAL",
         stored_as=found.name if found is not None else "" if like is not None else "orc",
-        serde_properties=storage.properties, constraints=constraints, like=like, **values, **origin,
+        serde_properties=storage.properties, constraints=constraints, like=like, replace=replace, **values,
+        **origin,
     )  # fmt: skip
+
+
+def _create_temporary_table(cursor: Cursor, replace: bool, origin: dict[str, Any]) -> CreateTemporaryTable:
+    if replace:
+        raise cursor.unsupported("OR REPLACE of a temporary table is not supported; DROP TABLE it first")
+    create = _create_table(cursor, "", origin, replace=False)
+    first = cursor.tokens[0]
+    if create.location is not None:
+        raise cursor.unsupported("a temporary table lies in staging; leave LOCATION out", first)
+    if create.constraints:
+        raise cursor.unsupported("a temporary table has no constraints; leave them out", first)
+    if create.partition_columns:
+        raise cursor.unsupported("a temporary table has no partitions; name the columns among the others", first)
+    return CreateTemporaryTable(create, **origin)
 
 
 def _check_like(cursor: Cursor, clauses: dict[str, Any]) -> None:

@@ -55,6 +55,7 @@ def plan(
     path: tuple[str, ...] = (),
     parse: Parse = no_parser,
     guarded_merge: bool = True,
+    replaced: TableFacts | None = None,
 ) -> Plan:
     """Plan a statement that reads or changes data.
 
@@ -64,6 +65,8 @@ def plan(
     :param path: the view whose query is planned, so that it is refused to read itself.
     :param parse: reads the text of a view.
     :param guarded_merge: a MERGE that only inserts conflicts with others as an UPDATE (``hive.txn.xlock.mergeinsert``).
+    :param replaced: the table that an INSERT writes, if the statement gives it another definition; what the query reads
+        of it has the old one.
     :raises InvalidArgumentsError: for columns that do not exist or do not fit.
     :raises UnsupportedStatementError: for changes that ACID tables do not allow.
     """
@@ -71,7 +74,7 @@ def plan(
     references = References(statement, functools.cache(table_of), views, queries=queries, path=path, parse=parse)
     match statement:
         case Insert():
-            return _plan_insert(statement, references)
+            return _plan_insert(statement, references, replaced)
         case Update():
             return _plan_update(statement, references)
         case Delete():
@@ -89,8 +92,8 @@ def _plan(references: References, kind: str, write: TableWrite | None, template:
     return Plan(references.statement, kind, write, reads, sources, template, tuple(references.views_read))
 
 
-def _plan_insert(statement: Insert, references: References) -> Plan:
-    facts = references.table_of(str(statement.table))
+def _plan_insert(statement: Insert, references: References, replaced: TableFacts | None) -> Plan:
+    facts = replaced or references.table_of(str(statement.table))
     require_table(facts, "INSERT")
     static, dynamic = targets.insert_partition(statement, facts)
     if statement.by_name:
@@ -181,7 +184,8 @@ def _merge_source(statement: Merge, references: References) -> tuple[str, Relati
     if isinstance(tree, exp.Table):
         relation = references.relation(tree)
         name = f"`{tree.name.lower()}`"
-        if relation.query is not None:
+        if relation.pending is not None:
+            relation.query = relation.pending(())
             relation.aliased = relation.aliased or statement.source_alias != tree.name.lower()
             relation.alias = statement.source_alias
             return f"SELECT * FROM {relation.query}", relation  # noqa: S608 - the text of the query itself

@@ -21,6 +21,7 @@ from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup, TableRead
 from airflow_hive_acid.sql.model.pruning import PartitionFilter, partition_filter
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
+from airflow_hive_acid.sql.planning.pushed_conditions import PushedConditions
 from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
 from airflow_hive_acid.sql.planning.view_texts import Parse, as_relation, is_view, no_parser, query_of_view, star_edits
 from airflow_hive_acid.sql.text.projections import missing_names
@@ -66,6 +67,7 @@ class References:
     :param path: the views whose text this is, the outermost first.
     :ivar views_read: views of the catalog that were met.
     :ivar scripts: the texts around this one.
+    :param outside: conditions around the view whose text this is; ``outside_names`` its columns as they call them.
     :param for_catalog: the text is to be kept as a view's: tables keep their names, ``*`` becomes columns.
     """
 
@@ -80,6 +82,8 @@ class References:
     scripts: list[str] = field(default_factory=list)
     for_catalog: bool = False
     parse: Parse = no_parser
+    outside: Sequence[exp.Expr] = ()
+    outside_names: Sequence[str] = ()
 
     def rewrite(
         self,
@@ -105,8 +109,7 @@ class References:
                 raise self._unsupported(problem, call, fragment)
         scopes = Scopes(fragment.tree, outer, self._resolve)
         self._add_nested_tables(scopes)
-        for scope in scopes.scopes.values():
-            _give_each_its_name(scope)
+        pushed = self._pushed(scopes)
         edits: list[Edit] = [*instead]
         for column in fragment.tree.find_all(exp.Column):
             if column.find_ancestor(exp.Hint) is not None:
@@ -114,7 +117,7 @@ class References:
             edits.extend(self._column_edits(scopes, column, fragment))
             if qualified:
                 edits.extend(_qualifier(scopes, column, outer))
-        edits.extend(self._table_edits(scopes, fragment))
+        edits.extend(self._table_edits(scopes, fragment, pushed))
         for scope in () if self.for_catalog else scopes.scopes.values():
             edits.extend(_star_edits(scope))
         if self.for_catalog:
@@ -123,6 +126,17 @@ class References:
             edits.extend(self._name_edits(fragment))
         parts = [_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges]
         return " ".join([*parts[:-1], *([fragment.lead] if fragment.lead else []), parts[-1]])
+
+    def _pushed(self, scopes: Scopes) -> PushedConditions:
+        """Conditions that hold inside of queries by what is around them; views get their texts by these."""
+        for scope in scopes.scopes.values():
+            _give_each_its_name(scope)
+        pushed = PushedConditions(scopes, belongs, self.outside, self.outside_names)
+        for scope in scopes.scopes.values():
+            for relation in scope.relations:
+                if relation.pending is not None:
+                    relation.query = relation.pending(pushed.of(relation, scope))
+        return pushed
 
     def relation(self, table: exp.Table) -> Relation:
         """What a table name means outside of a query: the source of a MERGE."""
@@ -160,8 +174,11 @@ class References:
             return Relation(alias, columns, table, facts, aliased)
         if table.meta.get(OPTIONS) is not None:
             raise UnsupportedStatementError(f"{name} is a view, and {table.meta[OPTIONS].shown} is said of tables")
-        query = self._inside(select, name, {}, {})
-        return Relation(alias, columns, table, facts, aliased, query=as_relation(query, alias, columns))
+
+        def text(conditions: Sequence[exp.Expr]) -> str:
+            return as_relation(self._inside(select, name, {}, {}, conditions, columns), alias, columns)
+
+        return Relation(alias, columns, table, facts, aliased, pending=text)
 
     def _temporary(self, view: CreateTemporaryQuery, alias: str, table: exp.Table, aliased: bool) -> Relation:
         if self.for_catalog:
@@ -171,20 +188,33 @@ class References:
         # It sees what was there before it: a table or view of its own name is another one.
         earlier = {name: query for name, query in self.queries.items() if name != view.name}
         select = Select(view.query, text=view.text, script=view.script, default_database=view.default_database)
-        query = self._inside(select, view.name, self.views, earlier)
-        columns = view.columns or Scopes(view.query.tree, _NOWHERE, self._inner_relation(select)).columns_of(
+        columns = view.columns or Scopes(view.query.tree, _NOWHERE, self._inner_relation(select, earlier)).columns_of(
             view.query.tree
         )
-        text = as_relation(query, view.name, view.columns)
-        return Relation(alias, columns or None, table, None, aliased, query=text)
+
+        def text(conditions: Sequence[exp.Expr]) -> str:
+            query = self._inside(select, view.name, self.views, earlier, conditions, columns or ())
+            return as_relation(query, view.name, view.columns)
+
+        return Relation(alias, columns or None, table, None, aliased, pending=text)
 
     def _inside(
-        self, select: Select, name: str, views: Mapping[str, Source], queries: Mapping[str, CreateTemporaryQuery]
+        self,
+        select: Select,
+        name: str,
+        views: Mapping[str, Source],
+        queries: Mapping[str, CreateTemporaryQuery],
+        conditions: Sequence[exp.Expr],
+        columns: Sequence[str],
     ) -> str:
-        """The text of a view as part of this query."""
+        """The text of a view as part of this query.
+
+        :param conditions: those around it on its columns.
+        """
         inner = References(
             select, self.table_of, views, self.reads, self.sources, queries, (*self.path, name), self.views_read,
-            [*self.scripts, self.statement.script], parse=self.parse,
+            [*self.scripts, self.statement.script], parse=self.parse, outside=conditions,
+            outside_names=columns,
         )  # fmt: skip
         try:
             return inner.rewrite(select.query)
@@ -192,8 +222,10 @@ class References:
             add_note(error, f"in the text of view {name}")
             raise
 
-    def _inner_relation(self, select: Select) -> Callable[[exp.Table], Relation]:
-        inner = References(select, self.table_of, self.views, queries=self.queries, path=self.path, parse=self.parse)
+    def _inner_relation(
+        self, select: Select, queries: Mapping[str, CreateTemporaryQuery]
+    ) -> Callable[[exp.Table], Relation]:
+        inner = References(select, self.table_of, self.views, queries=queries, path=self.path, parse=self.parse)
         return inner.relation
 
     def _name_edits(self, fragment: Fragment) -> list[Edit]:
@@ -249,7 +281,7 @@ class References:
             if any(relation.pseudo or asked in (relation.columns or ()) for relation in scope.relations):
                 return
 
-    def _table_edits(self, scopes: Scopes, fragment: Fragment) -> list[Edit]:
+    def _table_edits(self, scopes: Scopes, fragment: Fragment, pushed: PushedConditions) -> list[Edit]:
         """``db.t`` → ``view AS t``, in the order in which the script names them."""
         found = [
             (relation.node, relation.facts, relation, scope)
@@ -264,7 +296,7 @@ class References:
                 edits.append((parts[0].meta["start"], parts[-1].meta["end"] + 1, self._exchanged(relation, facts)))
                 continue
             look, end = self._look(node, facts, fragment)
-            view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, look).view
+            view = self.read(facts, _pruned(facts, relation, scope, pushed), relation.pseudo, look).view
             sample_end = node.meta.get(SAMPLE_END)
             text = view if relation.aliased or sample_end else f"{view} AS {_quoted(relation.alias)}"
             if sample_end and not relation.aliased:
@@ -375,11 +407,12 @@ def belongs(column: exp.Column, relation: Relation, scope: Scope) -> bool:
     )
 
 
-def _pruned(facts: TableFacts, relation: Relation, scope: Scope) -> PartitionFilter:
-    """What the WHERE clause of its SELECT says about the partitions of a relation."""
+def _pruned(facts: TableFacts, relation: Relation, scope: Scope, pushed: PushedConditions) -> PartitionFilter:
+    """What the WHERE clause of its SELECT, and what is around that, say about the partitions of a relation."""
+    around = [] if relation.optional else pushed.around(scope.select)
     where = scope.select.args.get("where") if scope.select is not None and not relation.optional else None
     return partition_filter(
-        partition_columns(facts), where and where.this, lambda column: belongs(column, relation, scope)
+        partition_columns(facts), where and where.this, lambda column: belongs(column, relation, scope), around
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from airflow_hive_acid.sql.model.plans import TableFacts
 
@@ -38,6 +38,7 @@ class Relation:
     :param optional: an outer join may put NULLs in the place of its rows.
     :param pseudo: the query asks for its ROW__ID or ROW__IS__DELETED.
     :param query: of a view: what it stands for, in parentheses.
+    :param pending: makes that of the conditions on its columns that are around it.
     """
 
     alias: str
@@ -48,6 +49,7 @@ class Relation:
     optional: bool = False
     pseudo: bool = False
     query: str | None = None
+    pending: Callable[[Sequence[exp.Expr]], str] | None = None
 
     @property
     def is_open(self) -> bool:

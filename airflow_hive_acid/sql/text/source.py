@@ -39,10 +39,12 @@ _FAILURES: tuple[type[Exception], ...] = (
 
 
 class HiveSql(Hive):
-    """sqlglot's Hive dialect, except that SHOW and its like are words and not the start of an opaque rest."""
+    """sqlglot's Hive dialect, except that SHOW and its like are words and not the start of an opaque rest, and that
+    ``X'01'`` is a constant, as in Spark."""
 
     class Tokenizer(Hive.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
+        HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
 
 
 @contextlib.contextmanager

@@ -272,3 +272,27 @@ def test_a_column_changes_only_with_what_it_is_said_to_depend_on(block: int) -> 
 
 if __name__ == "__main__":
     (CORPUS / "lineage.txt").write_text(snapshot())
+
+
+def test_lineage_goes_through_views_to_the_tables_below() -> None:
+    texts = {
+        "demo.v": (
+            "select `t`.`id` AS `id`, upper(`t`.`name`) from `default`.`t` where `t`.`amount` > 1", "id:int n:string",
+        ),
+        "demo.over": ("SELECT `v`.`n` AS `m` FROM `demo`.`v`", "m:string"),
+    }  # fmt: skip
+
+    def found(name: str) -> Facts:
+        if name not in texts:
+            return table_of(name)
+        text, names = texts[name]
+        return Facts(name, columns(names), is_transactional=False, type="VIRTUAL_VIEW", view_text=text)
+
+    (made,) = parse_script("CREATE TEMPORARY VIEW q (a) AS SELECT id FROM demo.v")
+    (statement,) = parse_script("INSERT INTO demo.keyed SELECT q.a, o.m FROM q CROSS JOIN demo.over o")
+    lineage = lineage_of(statement, found, {}, queries={"q": made}, parse=parse_script)  # type: ignore[arg-type,dict-item]
+    assert {name: shown(uses) for name, uses in lineage.columns} == {
+        "id": "default.t.id:IDENTITY", "name": "default.t.name:TRANSFORMATION",
+    }  # fmt: skip
+    assert shown(lineage.rows) == "default.t.amount:FILTER"
+    assert lineage.inputs == ("default.t",)

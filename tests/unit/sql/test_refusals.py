@@ -71,7 +71,12 @@ UNSUPPORTED = [
     ("CREATE INDEX i", 1, 8, "CREATE INDEX is not supported; supported are CREATE DATABASE, CREATE TABLE"),
     ("DROP INDEX v", 1, 6, "DROP INDEX is not supported; supported are DROP TABLE, DROP VIEW and DROP DATABASE"),
     ("CREATE TABLE t LIKE u CLUSTERED BY (a) INTO 2 BUCKETS", 1, 1, "CLUSTERED BY is what CREATE TABLE … LIKE takes"),
-    ("CREATE TABLE t (a int) STORED AS AVRO", 1, 34, "STORED AS AVRO is not supported; full ACID tables are STORED"),
+    (
+        "CREATE TABLE t (a int) STORED AS RCFILE",
+        1,
+        34,
+        "STORED AS RCFILE is not supported; full ACID tables are STORED",
+    ),
     ("CREATE TABLE t (a int) ROW FORMAT DELIMITED STORED AS ORC", 1, 1, "ROW FORMAT DELIMITED is for text, and not"),
     ("ALTER TABLE t ADD COLUMNS (a int NOT NULL)", 1, 27, "NOT NULL is supported in CREATE TABLE, ADD CONSTRAINT"),
     ("CREATE TEMPORARY VIEW v USING avro OPTIONS (path '/x')", 1, 31, "formats are csv, orc, parquet, json"),

@@ -208,3 +208,60 @@ def test_statements_about_views_are_read() -> None:
 def test_what_is_no_view_is_refused(text: str, why: str) -> None:
     with pytest.raises((SqlSyntaxError, UnsupportedStatementError), match=why):
         parse_script(text)
+
+
+PARTED = {
+    facts.qualified_name: facts
+    for facts in (
+        view("demo.d", "SELECT `days`.`ds` AS `day`, `days`.`v` AS `v` FROM `demo`.`days`", "day:string v:string"),
+        view("demo.named", "SELECT `ds` AS `day`, `n` AS `n` FROM (SELECT ds, count(*) AS n FROM `demo`.`days` "
+             "GROUP BY ds) `named`", "day:string n:bigint"),
+        view("demo.around", "SELECT d.day, t.name FROM demo.d d JOIN default.t t ON t.name = d.v",
+             "day:string n:string"),
+        view("demo.both", "SELECT ds FROM demo.days UNION ALL SELECT ds FROM demo.plainp", "ds:string"),
+        view("demo.first", "SELECT ds FROM demo.days ORDER BY ds LIMIT 1", "ds:string"),
+        view("demo.numbered", "SELECT ds, row_number() OVER (ORDER BY id) AS n FROM demo.days", "ds:string n:int"),
+        view("demo.cubed", "SELECT ds, h FROM demo.days GROUP BY ds, h WITH CUBE", "ds:string h:int"),
+        view("demo.lefty", "SELECT d.ds FROM default.t t LEFT JOIN demo.days d ON d.id = t.id", "ds:string"),
+        view("demo.cut", "SELECT substr(ds, 1, 4) AS ds FROM demo.days", "ds:string"),
+    )
+}  # fmt: skip
+
+
+def kept_days(text: str, **queries: str) -> dict[str, list[str]]:
+    """Which of three days a query reads, by table."""
+    (statement,) = parse_script(text)
+    made = {name: parse_script(f"CREATE TEMPORARY VIEW {name} AS {query}")[0] for name, query in queries.items()}
+    found = plan(statement, lambda name: PARTED.get(name) or known(name), {}, queries=made)  # type: ignore[arg-type]
+    days = ("1", "2", "10")
+    return {r.table: [d for d in days if r.partitions.keeps((d, "0"))] for r in found.reads if r.partitions.columns}
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("SELECT * FROM demo.d WHERE day = '2'", ["2"]),
+        ("SELECT * FROM demo.d x WHERE x.day > '1' AND v = 'a'", ["2", "10"]),
+        ("SELECT * FROM demo.named WHERE day IN ('1', '2')", ["1", "2"]),
+        ("SELECT * FROM demo.around WHERE day = '2'", ["2"]),
+        ("SELECT * FROM (SELECT day AS other FROM demo.d) q WHERE other = '2'", ["2"]),
+        ("SELECT * FROM q WHERE ds = '2'", ["2"]),
+        ("SELECT a.day FROM demo.d a JOIN demo.d b ON a.v = b.v WHERE a.day = '1' AND b.day = '2'", ["1", "2"]),
+        # What the condition drops could decide about other rows, or about the value itself.
+        ("SELECT * FROM demo.first WHERE ds = '2'", ["1", "2", "10"]),
+        ("SELECT * FROM demo.numbered WHERE ds = '2'", ["1", "2", "10"]),
+        ("SELECT * FROM demo.cubed WHERE ds IS NULL", ["1", "2", "10"]),
+        ("SELECT * FROM demo.lefty WHERE ds = '2' OR ds IS NULL", ["1", "2", "10"]),
+        ("SELECT * FROM demo.cut WHERE ds = '2'", ["1", "2", "10"]),
+        ("SELECT * FROM t LEFT JOIN demo.d d ON d.v = t.name WHERE d.day = '2'", ["1", "2", "10"]),
+        ("SELECT * FROM demo.d WHERE day = (SELECT max(name) FROM t)", ["1", "2", "10"]),
+    ],
+)
+def test_conditions_around_a_view_choose_partitions_of_the_table_below(text: str, days: list[str]) -> None:
+    assert kept_days(text, q="SELECT * FROM demo.days")["demo.days"] == days
+
+
+def test_of_a_union_only_conditions_that_mean_the_same_for_any_type_choose() -> None:
+    everything = {"demo.days": ["1", "2", "10"], "demo.plainp": ["1", "2", "10"]}
+    assert kept_days("SELECT * FROM demo.both WHERE ds = '2'") == {"demo.days": ["2"], "demo.plainp": ["2"]}
+    assert kept_days("SELECT * FROM demo.both WHERE ds < '2'") == everything

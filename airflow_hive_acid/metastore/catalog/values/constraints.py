@@ -1,8 +1,8 @@
 """Constraints of tables as values: the rules by which they can be, and what of them writes obey.
 
-Of those that are enabled NOT NULL, DEFAULT and CHECK are obeyed by writers, Hive's and ours. PRIMARY KEY and UNIQUE
-are kept for readers and planners; like Hive this package takes them DISABLE NOVALIDATE only, because nobody checks
-them.
+Of those that are enabled NOT NULL, DEFAULT and CHECK are obeyed by writers, Hive's and ours. PRIMARY KEY, UNIQUE and
+FOREIGN KEY are kept for readers and planners; like Hive this package takes them DISABLE NOVALIDATE only, because nobody
+checks them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ LONGEST_NAME, LONGEST_VALUE = 255, 255
 
 
 class ConstraintKind(IntEnum):
-    """CONSTRAINT_TYPE of Hive's MConstraint; FOREIGN KEY (1) is not made here."""
+    """CONSTRAINT_TYPE of Hive's MConstraint."""
 
     PRIMARY_KEY = 0
+    FOREIGN_KEY = 1
     UNIQUE = 2
     NOT_NULL = 3
     DEFAULT = 4
@@ -36,9 +37,11 @@ class ConstraintKind(IntEnum):
 
 
 _SHORT = {
-    ConstraintKind.PRIMARY_KEY: "pk", ConstraintKind.UNIQUE: "uk", ConstraintKind.NOT_NULL: "nn",
-    ConstraintKind.DEFAULT: "dc", ConstraintKind.CHECK: "cc",
+    ConstraintKind.PRIMARY_KEY: "pk", ConstraintKind.FOREIGN_KEY: "fk", ConstraintKind.UNIQUE: "uk",
+    ConstraintKind.NOT_NULL: "nn", ConstraintKind.DEFAULT: "dc", ConstraintKind.CHECK: "cc",
 }  # fmt: skip
+KEYS = (ConstraintKind.PRIMARY_KEY, ConstraintKind.UNIQUE, ConstraintKind.FOREIGN_KEY)
+"""Kinds that nobody enforces."""
 ENABLED, RELIED = 4, 1
 """Bits of ENABLE_VALIDATE_RELY; 2 is for a constraint that was validated, which none is."""
 
@@ -52,6 +55,7 @@ class Constraint:
     :param enabled: writers obey it.
     :param relied: planners may count on it.
     :param value: the expression of DEFAULT and CHECK.
+    :param parent: of FOREIGN KEY the table that it refers to, ``db.table``; ``parent_columns`` its columns.
     """
 
     kind: ConstraintKind
@@ -60,6 +64,8 @@ class Constraint:
     enabled: bool = True
     relied: bool = True
     value: str | None = None
+    parent: str | None = None
+    parent_columns: tuple[str, ...] = ()
 
     @property
     def bits(self) -> int:
@@ -103,10 +109,15 @@ def _check(where: str, constraint: Constraint, columns: Sequence[str], keys: Seq
         if column not in columns:
             of = "is a partition column, which takes no constraint" if column in keys else "is none of its columns"
             raise InvalidArgumentsError(f"{where}: {words} ({column}): {column} {of}")
-    if constraint.enabled and kind in (ConstraintKind.PRIMARY_KEY, ConstraintKind.UNIQUE):
+    if constraint.enabled and kind in KEYS:
         raise InvalidArgumentsError(
             f"{where}: {words}: ENABLE/ENFORCED feature not supported yet. Please use DISABLE NOVALIDATE instead: "
-            "nobody looks whether values come twice"
+            "nobody looks whether values come twice, or are there"
+        )
+    if kind is ConstraintKind.FOREIGN_KEY and len(constraint.columns) != len(constraint.parent_columns):
+        raise InvalidArgumentsError(
+            f"{where}: {words}: {len(constraint.columns)} columns refer to {len(constraint.parent_columns)} of "
+            f"{constraint.parent}"
         )
     if constraint.name is not None and not 0 < len(constraint.name) <= LONGEST_NAME:
         raise InvalidArgumentsError(f"{where}: the name of a constraint has 1 to {LONGEST_NAME} characters")

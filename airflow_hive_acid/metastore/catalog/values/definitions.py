@@ -15,7 +15,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import table_kinds
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.constraints import check_constraints
-from airflow_hive_acid.metastore.catalog.values.formats import FORMATS
+from airflow_hive_acid.metastore.catalog.values.formats import CSV, FORMATS, PLAIN_ONLY
 from airflow_hive_acid.metastore.catalog.values.model import (
     EXTERNAL_TABLE,
     MANAGED_TABLE,
@@ -111,6 +111,12 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
             raise InvalidArgumentsError(f"{where}: partition column {key.name} cannot be of type {key.type}")
         if len(key.name) > 128:
             raise InvalidArgumentsError(f"{where}: the partition column {key.name[:40]}… is longer than 128 characters")
+    other = [c for c in columns if c.type != "string"] if definition.stored_as.lower() == CSV.name else []
+    if other:
+        raise InvalidArgumentsError(
+            f"{where}: column {other[0].name} is {other[0].type}, and for OpenCSVSerde every column is a string, in "
+            "Hive too; say STRING, and CAST it in a query or a view"
+        )
     buckets = _check_buckets(where, definition, columns)
     properties = _check_properties(where, definition)
     for name_of, told in definition.serde_properties.items():
@@ -218,6 +224,11 @@ def _check_properties(where: str, definition: TableDefinition) -> dict[str, str]
     if transactional == "false":
         properties.pop("transactional_properties", None)
         return properties
+    if stored_as in PLAIN_ONLY:
+        raise InvalidArgumentsError(
+            f"{where}: a transactional table is not made of {stored_as.upper()} files; say CREATE EXTERNAL TABLE, set "
+            "'transactional'='false', or store it as ORC"
+        )
     # As Hive does for managed tables: full ACID where the format allows it.
     kind = properties.setdefault("transactional_properties", "default" if stored_as == "orc" else "insert_only")
     if kind not in ("default", "insert_only"):

@@ -8,13 +8,21 @@ texts: a write that is lost, is seen twice, or comes from a try that was given u
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
-from airflow_hive_acid.format.jobs import Append, CloseBatch, WrittenDirectory, WrittenFile
+from airflow_hive_acid.format.jobs import (
+    Append,
+    CloseBatch,
+    Column,
+    Export,
+    JobResult,
+    WrittenDirectory,
+    WrittenFile,
+)
 from airflow_hive_acid.format.names import (
     ACID_VERSION,
     ACID_VERSION_FILE,
@@ -51,6 +59,8 @@ class Case:
     :param program: what is run instead of the statement, with an engine and the name of the database.
     :param batched: rows are counted one by one, as files of a batch hold those of several txns.
     :param dump: texts of the files in the dump that it leaves; None: it leaves none.
+    :param exported: texts of the files in the directory that it leaves outside of the warehouse.
+    :param properties: what the catalog says of the table t afterwards.
     """
 
     name: str
@@ -62,6 +72,8 @@ class Case:
     program: Callable[[Engine, str], object] | None = None
     batched: bool = False
     dump: tuple[str, ...] | None = None
+    exported: tuple[str, ...] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def _table(name: str, kind: str, *, columns: str = "(a INT)", seeded: bool = True) -> str:
@@ -79,6 +91,12 @@ _EXTERNAL = (
     "CREATE EXTERNAL TABLE {d}.t (a INT) STORED AS ORC LOCATION '{root}/elsewhere/{d}';INSERT INTO {d}.t VALUES (1);"
 )
 _T = _table("t", ACID)
+_FORGOTTEN = (
+    "CREATE EXTERNAL TABLE {d}.t (a INT) PARTITIONED BY (k STRING) STORED AS ORC LOCATION '{root}/elsewhere/{d}';"
+    "INSERT INTO {d}.t PARTITION (k='a') VALUES (1); INSERT INTO {d}.t PARTITION (k='b') VALUES (1);"
+    "ALTER TABLE {d}.t DROP PARTITION (k='b');"
+)
+_TO_DIRECTORY = "INSERT OVERWRITE DIRECTORY '{root}-exports/{d}' SELECT a FROM {d}.t"
 SEED, NEW = "seed:delta", "new:delta"
 SEED_FILE, NEW_FILE = "seed:files", "new:files"
 
@@ -106,6 +124,24 @@ CASES = (
          {"n": [NEW_FILE], "t": [SEED]}),
     Case("create partitioned table as", _T, "CREATE TABLE {d}.n PARTITIONED BY (c1) " + ACID
          + " AS SELECT a AS c0, 7 AS c1 FROM {d}.t", {"n": [f"c1=7 {NEW}"], "t": [SEED]}, (("7",),)),
+    Case("create a view", _T, "CREATE VIEW {d}.v (x) AS SELECT a FROM {d}.t", {"t": [SEED], "v": ["a view of x"]}),
+    Case("replace a view", _T + "CREATE VIEW {d}.v (x) AS SELECT a FROM {d}.t;",
+         "CREATE OR REPLACE VIEW {d}.v (y) AS SELECT a FROM {d}.t", {"t": [SEED], "v": ["a view of y"]}),
+    Case("analyze", _T, "ANALYZE TABLE {d}.t COMPUTE STATISTICS", {"t": [SEED]},
+         properties={"numRows": "1", "numFiles": "1"}),
+    Case("analyze partitions", _parted("t", ACID), "ANALYZE TABLE {d}.t COMPUTE STATISTICS NOSCAN",
+         {"t": [f"k=a {SEED}"]}),
+    Case("repair", _FORGOTTEN, "MSCK REPAIR TABLE {d}.t", {"t": [f"k=a {SEED_FILE}", f"k=b {SEED_FILE}"]}),
+    Case("insert overwrite a directory", _T, _TO_DIRECTORY, {"t": [SEED]}, exported=("new:rows",)),
+    Case("insert overwrite what an export has left", _T + _TO_DIRECTORY + ";", _TO_DIRECTORY, {"t": [SEED]},
+         exported=("new:rows",)),
+    Case("replace a table", _T, "CREATE OR REPLACE TABLE {d}.t (a BIGINT NOT NULL, b STRING) " + ACID, {"t": []}),
+    Case("replace a table by its rows", _T, "CREATE OR REPLACE TABLE {d}.t " + ACID + " AS SELECT a FROM {d}.t",
+         {"t": ["new:base"]}),
+    Case("replace a table of partitions", _parted("t", ACID) + "INSERT INTO {d}.t PARTITION (k='b') VALUES (1);",
+         "CREATE OR REPLACE TABLE {d}.t (a INT, b INT) PARTITIONED BY (k STRING) " + ACID, {"t": []}),
+    Case("replace a table that is not there", _T, "CREATE OR REPLACE TABLE {d}.n " + ACID + " AS SELECT a FROM {d}.t",
+         {"n": [NEW], "t": [SEED]}),
     Case("create table with constraints", _T, "CREATE TABLE {d}.n (a INT NOT NULL, CHECK (a > 0)) " + ACID,
          {"n": [], "t": [SEED]}),
     Case("add a constraint", _T, "ALTER TABLE {d}.t ADD CONSTRAINT c CHECK (a > 0)", {"t": [SEED]}),
@@ -151,6 +187,14 @@ class LabelledSpark(FakeSpark):
             job = self._batches.run
         return effect(f"job {type(spec.step).__name__}", lambda: job(spec))
 
+    def work(self, spec: Any) -> Any:
+        if not isinstance(spec.step, Export):
+            return super().work(spec)
+        path = Path(spec.step.uri.removeprefix("file:"))
+        path.mkdir(parents=True)
+        (path / "part-00000").write_text(f"{self.label}:rows")
+        return JobResult(spec.job_id, self.application_id, columns=(Column("rows", "bigint"),), rows=1)
+
     def close(self) -> None:
         super().close()
         self._batches.close()
@@ -186,6 +230,8 @@ def contents(client: MetastoreClient, database: str) -> dict[str, list[str]]:
 
 
 def _of_table(client: MetastoreClient, table: Table) -> list[str]:
+    if table.is_view:
+        return [f"a view of {', '.join(column.name for column in table.columns)}"]
     if not table.is_partitioned:
         return _of_place(client, table, table.location)
     partitions = client.catalog.list_partitions(table.qualified_name)
@@ -210,6 +256,17 @@ def _entries(place: Path) -> list[FileEntry]:
     ]
 
 
+def check_exported(case: Case, root: Path, database: str) -> None:
+    """The directory that a case leaves is whole, and nothing lies beside it.
+
+    :param root: the directory in which it lies.
+    """
+    assert [path.name for path in root.iterdir() if path.name.startswith(f"_{database}_")] == []
+    if case.exported is not None:
+        files = [path for path in (root / database).iterdir() if path.name[0] != "_"]
+        assert sorted(path.read_text() for path in files) == sorted(case.exported)
+
+
 def strays(client: MetastoreClient, database: str, root: Path) -> list[str]:
     """What lies in a database's directories and belongs to nothing; the plain file that fences a job belongs to it."""
     home = root / f"{database}.db"
@@ -217,6 +274,8 @@ def strays(client: MetastoreClient, database: str, root: Path) -> list[str]:
     if database in client.catalog.list_databases():
         names = [f"{database}.{name}" for name in client.catalog.list_tables(database)]
         for table in client.catalog.find_tables(names).values():
+            if table.is_view:
+                continue
             places = {path_of(location) for location in _places(client, table)}
             known |= places
             for place in places:

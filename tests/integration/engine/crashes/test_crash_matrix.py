@@ -28,7 +28,15 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.crashes.crashing import Killed, Process, effects_counted, lose_power, sizes
-from tests.integration.engine.crashes.statements import ACID, PLAIN, REFUSED, contents, engine_of, strays
+from tests.integration.engine.crashes.statements import (
+    ACID,
+    PLAIN,
+    REFUSED,
+    check_exported,
+    contents,
+    engine_of,
+    strays,
+)
 from tests.integration.engine.crashes.statements import CASES as STATEMENTS
 from tests.integration.engine.transactions.carried import CARRIED, batch_contents, check_compacted, check_dump
 
@@ -55,6 +63,8 @@ class World:
         self.client = self.connect()
         self.client.catalog.set_warehouse(warehouse)
         self.root = Path(warehouse.removeprefix("file://"))
+        self.exports = Path(f"{self.root}-exports")
+        self.exports.mkdir(parents=True)
         self.numbers = 0
 
     def connect(self) -> MetastoreClient:
@@ -99,7 +109,10 @@ class World:
         else:
             seen = batch_contents if case.batched else contents
             assert seen(self.client, database) == case.after
+            said = self.client.catalog.get_table(f"{database}.t").properties if case.properties else {}
+            assert {key: said.get(key) for key in case.properties} == case.properties
         check_dump(case, self.root, database)
+        check_exported(case, self.exports, database)
         assert self.client.show_locks() == []
         assert [row for row in self.client.show_transactions() if row.state.value == "o"] == []
         assert strays(self.client, database, self.root) == []
@@ -124,13 +137,14 @@ def cell(world: World, case: Case, stop: int, *, sleeps: bool, power: bool = Fal
     :param power: it is killed because the machine loses its power: what A has not synced is lost.
     """
     database = world.new_database(case)
-    before = sizes(world.root)
+    before = sizes(world.root) | sizes(world.exports)
     first = Process(lambda: world.run(case, database), stop, sleeps=sleeps)
     first.start()
     where = f"{case.name}, {'asleep' if sleeps else 'killed'} in front of effect {stop}, behind {first.done[-3:]}"
     waited = 0
     if power:
         lose_power(world.root, before, first)
+        lose_power(world.exports, before, first)
     if not first.stopped and first.failure is not None:
         raise AssertionError(where) from first.failure
     try:

@@ -1,0 +1,255 @@
+"""CREATE TEMPORARY TABLE: files in a staging directory that end with their script, and that only its queries read.
+
+Nothing of it is in the metastore but a txn without locks, whose record names the directory: when the script ends the
+directory goes, and when its process dies the reaper takes it with the txn, as it takes all staging. Each INSERT adds a
+directory of Parquet files below the table's, which gets its name when it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.definitions.ctas import columns_of
+from airflow_hive_acid.engine.definitions.ddl import definition_like, settle_warehouse, warehouse_files
+from airflow_hive_acid.engine.outcomes.results import StatementResult
+from airflow_hive_acid.engine.queries.query import run_query
+from airflow_hive_acid.engine.statements.plans import plan_of
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.jobs import Column, Source
+from airflow_hive_acid.metastore.protocol import ddl_transaction
+from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.model.plans import ExportTemplate, SelectTemplate
+from airflow_hive_acid.sql.model.statements import (
+    CreateTemporaryTable,
+    DropTable,
+    Insert,
+    MultiInsert,
+    Select,
+    Truncate,
+)
+from airflow_hive_acid.sql.text.quoting import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.sql.model.plans import Plan
+    from airflow_hive_acid.sql.model.statements import Fragment, Statement
+
+_FORMAT = "parquet"
+
+
+@dataclass(slots=True)
+class _TemporaryTable:
+    columns: tuple[Column, ...]
+    place: str
+    hidden: Source | None
+    inserts: int = field(default=0)
+
+
+class TemporaryTables:
+    """The temporary tables of one script; :meth:`entered` is around it.
+
+    :param context: its views of files are what queries read the tables by.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._tables: dict[str, _TemporaryTable] = {}
+        self._stack = contextlib.ExitStack()
+        self._staging: str | None = None
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Around the script: its temporary tables end with it, however it ends."""
+        with self._stack:
+            try:
+                yield
+            finally:
+                for name in list(self._tables):
+                    self._forget(name)
+
+    def takes(self, statement: Statement) -> bool:
+        """Whether a statement makes, changes or names one of them, so that :meth:`run` runs it."""
+        if isinstance(statement, CreateTemporaryTable):
+            return True
+        inserts = statement.inserts if isinstance(statement, MultiInsert) else (statement,)
+        return any(self._named_by(each) is not None for each in inserts)
+
+    def require_none(self, statement: Statement) -> None:
+        """Refuse what would write one of them inside of a transaction.
+
+        :raises UnsupportedStatementError: naming what can be done.
+        """
+        if self.takes(statement):
+            raise UnsupportedStatementError(
+                f"line {statement.line}: a temporary table is no part of a transaction, and a ROLLBACK would not take "
+                "its rows back; write it before the BEGIN. It can be read inside"
+            )
+
+    def run(self, statement: Statement) -> StatementResult:
+        """Run a statement about a temporary table.
+
+        :raises UnsupportedStatementError: for what they cannot do.
+        """
+        name = self._named_by(statement)
+        inserted = 0
+        match statement:
+            case CreateTemporaryTable():
+                inserted = self._create(statement)
+            case Insert(partition=()) if name is not None:
+                inserted = self._insert(self._tables[name], statement)
+                self._show(name)
+            case Truncate(partition=()) if name is not None:
+                self._empty(self._tables[name])
+                self._none(self._tables[name])
+                self._show(name)
+            case DropTable() if name is not None:
+                self._forget(name)
+            case _:
+                raise UnsupportedStatementError(
+                    f"{statement.kind_text.replace('_', ' ').upper()} of the temporary table "
+                    f"{name or 'of this script'}: its rows have no ids, and it is in no catalog. INSERT INTO or "
+                    "OVERWRITE, TRUNCATE, SELECT and DROP TABLE are possible; for everything else CREATE TABLE"
+                )
+        return StatementResult(statement.text, statement.kind_text, inserted=inserted)
+
+    def _named_by(self, statement: Statement) -> str | None:
+        """The temporary table that a statement is about: it hides the table of its name in the script's database."""
+        table = getattr(statement, "table", None)
+        if table is None or table.database != statement.default_database or table.name not in self._tables:
+            return None
+        return str(table.name)
+
+    def _create(self, statement: CreateTemporaryTable) -> int:
+        name = statement.create.table.name
+        if name in self._tables:
+            if statement.create.if_not_exists:
+                return 0
+            raise AlreadyExistsError(f"temporary table {name} exists already; DROP TABLE it, or TRUNCATE it")
+        create = statement.create
+        if create.like is not None:
+            create = definition_like(self._context, create)
+        columns = tuple(Column(c.name, c.type) for c in (*create.columns, *create.partition_columns))
+        query: tuple[Plan, tuple[str, ...]] | None = None
+        if create.query is not None:
+            plan, found = self._planned(statement, create.query)
+            columns = tuple(Column(c.name, c.type) for c in found)
+            query = plan, tuple(c.name for c in columns)
+        table = _TemporaryTable(columns, "", self._context.views.get(name))
+        self._empty(table)
+        try:
+            inserted = self._none(table) if query is None else self._add(table, *query)
+        except BaseException:
+            self._delete(table.place)
+            raise
+        self._tables[name] = table
+        self._context.queries.pop(name, None)
+        self._show(name)
+        return inserted
+
+    def _planned(self, statement: Statement, query: Fragment) -> tuple[Plan, Sequence[Column]]:
+        """The plan of a query, and its columns."""
+        plan = plan_of(self._context, Select(query, **statement.origin))
+        return plan, [Column(c.name, c.type) for c in columns_of(run_query(self._context, plan, limit=0))]
+
+    def _insert(self, table: _TemporaryTable, statement: Insert) -> int:
+        plan, given = self._planned_insert(statement)
+        known = [column.name for column in table.columns]
+        filled = tuple(given) if statement.by_name else statement.columns or tuple(known)
+        unknown = [name for name in filled if name not in known]
+        if unknown:
+            raise InvalidArgumentsError(f"{statement.table.name} has no column {unknown[0]}; it has {', '.join(known)}")
+        if len(given) != len(filled):
+            raise InvalidArgumentsError(
+                f"the query gives {len(given)} columns, but the temporary table {statement.table.name} takes "
+                f"{len(filled)}: {', '.join(filled)}"
+            )
+        if not statement.overwrite:
+            return self._add(table, plan, filled)
+        # Beside what is there, which the query may read.
+        new = dataclasses.replace(table)
+        self._empty(new, delete=False)
+        inserted = self._add(new, plan, filled)
+        self._delete(table.place)
+        table.place, table.inserts = new.place, new.inserts
+        return inserted
+
+    def _planned_insert(self, statement: Insert) -> tuple[Plan, list[str]]:
+        plan = plan_of(self._context, Select(statement.query, **statement.origin))
+        result = run_query(self._context, plan, limit=0)
+        if result.rows is None:
+            raise AssertionError("a query without columns")
+        return plan, [column.name.lower() for column in result.rows.columns]
+
+    def _add(self, table: _TemporaryTable, plan: Plan, filled: tuple[str, ...]) -> int:
+        """Write the rows of a query into a directory of their own.
+
+        :param filled: the columns that the query fills, in its order.
+        """
+        if not isinstance(plan.template, SelectTemplate):
+            raise AssertionError("a select without its template")
+        names = [f"c{number}" for number in range(len(filled))]
+        values = dict(zip(filled, names, strict=True))
+        wanted = ", ".join(
+            f"CAST({values.get(column.name, 'NULL')} AS {column.type}) AS {identifier(column.name)}"
+            for column in table.columns
+        )
+        query = f"SELECT {wanted} FROM ({plan.template.query}) AS q({', '.join(names)})"  # noqa: S608 - the user's query
+        table.inserts += 1
+        written = paths.join(table.place, f"_{table.inserts}")
+        result = run_query(
+            self._context, dataclasses.replace(plan, template=ExportTemplate(query, written, _FORMAT, {}, ()))
+        )
+        if result.rows is None:
+            raise AssertionError("an export without an answer")
+        self._context.filesystem.rename_directory(written, paths.join(table.place, str(table.inserts)))
+        return int(result.rows.rows[0][0])
+
+    def _none(self, table: _TemporaryTable) -> int:
+        """Files without rows: where there are none, Spark does not know the columns."""
+        (select,) = parse_script(f"SELECT {', '.join('NULL' for _ in table.columns)} LIMIT 0")
+        if not isinstance(select, Select):
+            raise AssertionError("no query")
+        return self._add(table, plan_of(self._context, select), tuple(column.name for column in table.columns))
+
+    def _empty(self, table: _TemporaryTable, *, delete: bool = True) -> None:
+        """Give it a new directory."""
+        before, table.place = table.place, paths.join(self._lent(), uuid.uuid4().hex)
+        self._context.filesystem.make_directory(table.place)
+        if before and delete:
+            self._delete(before)
+
+    def _lent(self) -> str:
+        """The directory in which all of them lie; lent until the script ends, however it ends."""
+        if self._staging is None:
+            context = self._context
+            settle_warehouse(context)
+            database = context.client.catalog.get_database("default")
+            ddl = self._stack.enter_context(ddl_transaction(context.client, (), agent_info=context.agent_info))
+            lent = warehouse_files(context).lending(ddl, database.name, database.managed_location)
+            self._staging = self._stack.enter_context(lent)
+        return self._staging
+
+    def _show(self, name: str) -> None:
+        """Let queries read it as it is now."""
+        table = self._tables[name]
+        options = {"path": table.place, "recursiveFileLookup": "true"}
+        self._context.views[name] = Source(name, _FORMAT, options, table.columns)
+
+    def _forget(self, name: str) -> None:
+        table = self._tables.pop(name)
+        if table.hidden is not None:
+            self._context.views[name] = table.hidden
+        else:
+            self._context.views.pop(name, None)
+        self._delete(table.place)
+
+    def _delete(self, place: str) -> None:
+        if self._staging is not None:
+            self._context.filesystem.delete(place, inside=self._staging)
