@@ -46,7 +46,7 @@ def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | Cre
     if replace:
         cursor.position = start
         raise cursor.unsupported("OR REPLACE is supported for views only; DROP and CREATE instead")
-    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA") or cursor.accept("NAMESPACE"):
         return _create_database(cursor, origin)
     kind = next((word for word in ("EXTERNAL", "TRANSACTIONAL", "MANAGED") if cursor.accept(word)), "")
     if cursor.accept("TABLE"):
@@ -59,7 +59,7 @@ def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | Cre
 
 def parse_drop(cursor: Cursor, origin: dict[str, Any]) -> DropDatabase | DropTable | DropTableForReplication:
     """Read what follows DROP."""
-    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA") or cursor.accept("NAMESPACE"):
         if_exists = cursor.accept("IF", "EXISTS")
         name = cursor.name("a database name")
         cascade = cursor.accept("CASCADE")
