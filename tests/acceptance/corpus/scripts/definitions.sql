@@ -134,7 +134,7 @@ ALTER VIEW counted AS SELECT count(*) AS n FROM recent WHERE key < 6;
 SHOW VIEWS;
 
 -- name: rows of a view become rows of a table
-INSERT INTO other_books (id, title) SELECT key, label FROM recent;
+INSERT INTO other_books (id, title) SELECT key, label FROM recent WHERE key < 100;
 
 -- name: a view goes
 DROP VIEW counted;
