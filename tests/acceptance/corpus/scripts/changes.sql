@@ -118,5 +118,5 @@ DELETE FROM movements;
 TRUNCATE TABLE accounts;
 
 -- name: a partition that is not there
--- refused: month=1999-01
+-- refused: Partition {'month': '1999-01'} of
 TRUNCATE TABLE movements PARTITION (month = '1999-01');
