@@ -170,6 +170,11 @@ test-programs-long: PROGRAMS = 200
 test-programs-long: install
 	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py
 
+## make test-corpus    everyday statements and TPC-H beside plain Spark, all of them; make test has some of each kind
+.PHONY: test-corpus
+test-corpus: install $(CLASSES)
+	@$(BIN)/python -m pytest -q --corpus whole --durations 5 tests/acceptance/corpus
+
 ## make simulate       the whole control plane in one thread, everything that can die dying, by seeds (SEEDS=0-999)
 .PHONY: simulate
 SEEDS ?= 0-999

@@ -188,6 +188,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="whole: every cell of the intervention matrix on every database (make test-interventions)",
     )
     parser.addoption(
+        "--corpus",
+        choices=("small", "whole"),
+        default="small",
+        help="whole: every statement of the corpus beside plain Spark (make test-corpus)",
+    )
+    parser.addoption(
         "--programs",
         type=int,
         help="how many random programs to run (default: 40 with a real Hive, one of each kind of replication)",

@@ -24,7 +24,8 @@ class Rows:
 
     :param columns: names and types, in order; names may repeat, as in SQL.
     :param rows: numbers, booleans, ``Decimal`` for decimals, text for strings, dates, timestamps and binary (in
-        hexadecimal digits), lists and dictionaries for nested values.
+        hexadecimal digits), and for NaN and the infinities, which JSON does not have; lists and dictionaries for nested
+        values.
     """
 
     columns: tuple[Column, ...]

@@ -51,10 +51,11 @@ def make_table(
     """
     name = str(statement.table)
     if not statement.replace:
-        return create_table_as(context, statement, claim)
+        return create_table_as(context, statement, claim, patience)
     if name not in context.client.catalog.find_tables([name]):
         once = dataclasses.replace(statement, replace=False)
-        return create_table_as(context, once, claim) if once.query else run_definition(context, once, claim)
+        make = create_table_as if once.query else run_definition
+        return make(context, once, claim, patience)
     if statement.like is not None:
         statement = definition_like(context, statement)
     query: Plan | None = None

@@ -1,8 +1,9 @@
 """Columns that were renamed since a file was written: Hive resolves the columns of ACID files by position.
 
 Spark resolves them by name, which is the same as long as columns were only added at the end or widened. Whether that
-is so shows in the oldest data file: names change with the table, never inside it. Only if it disagrees, every file is
-asked for its names, and each group of files with the same names is read under those.
+is so shows in the oldest data file, if it has all columns of the table: names change with the table, never inside it.
+If it disagrees, or does not know a column that was added (and perhaps renamed) later, every file is asked for its
+names, and each group of files with the same names is read under those.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def renamed_columns(
     if not files:
         return {}
     oldest = min(files, key=lambda f: (f.min_write_id, f.max_write_id))
-    if _agree(fs.orc_row_names(oldest.uri), columns):
+    known = fs.orc_row_names(oldest.uri)
+    if len(known) >= len(columns) and _agree(known, columns):
         return {}
     names = in_threads(lambda f: tuple(fs.orc_row_names(f.uri)), files)
     return {f.uri: found for f, found in zip(files, names, strict=True) if not _agree(found, columns)}

@@ -65,10 +65,10 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("INTO",), "rows would have to move: CREATE TABLE … CLUSTERED BY, then INSERT INTO … SELECT"),
     (("SET", "LOCATION"), "ALTER TABLE … PARTITION (…) SET LOCATION; a table stays where it is, or CREATE … LOCATION"),
     (("SET", "SKEWED"), "leave it out"),
-    (("UPDATE", "STATISTICS"), "statistics are not used; leave it out"),
+    (("UPDATE", "STATISTICS"), "ANALYZE TABLE … COMPUTE STATISTICS counts them"),
     (("UPDATE", "COLUMNS"), "ADD COLUMNS or REPLACE COLUMNS with CASCADE"),
     (("CONVERT",), "CREATE TABLE … AS SELECT"),
-    (("EXECUTE",), "leave it out"),
+    (("EXECUTE",), "INSERT OVERWRITE … SELECT … FOR SYSTEM_VERSION AS OF n brings an earlier state back"),
 )
 
 
@@ -117,7 +117,7 @@ def _principal(cursor: Cursor) -> tuple[str, str]:
 
 def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> _Altered | AlterDatabase:
     """Read what follows ALTER."""
-    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA") or cursor.accept("NAMESPACE"):
         return _database(cursor, origin)
     if not cursor.accept("TABLE"):
         raise cursor.unsupported(

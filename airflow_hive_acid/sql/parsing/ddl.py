@@ -54,7 +54,7 @@ def parse_create(
     if replace:
         cursor.position = start
         raise cursor.unsupported("OR REPLACE is supported for tables and views; DROP and CREATE instead")
-    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA") or cursor.accept("NAMESPACE"):
         return _create_database(cursor, origin)
     raise cursor.unsupported(
         f"CREATE {cursor.word() or '…'} is not supported; supported are CREATE DATABASE, CREATE TABLE, "
@@ -64,7 +64,7 @@ def parse_create(
 
 def parse_drop(cursor: Cursor, origin: dict[str, Any]) -> DropDatabase | DropTable | DropTableForReplication:
     """Read what follows DROP."""
-    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA") or cursor.accept("NAMESPACE"):
         if_exists = cursor.accept("IF", "EXISTS")
         name = cursor.name("a database name")
         cascade = cursor.accept("CASCADE")

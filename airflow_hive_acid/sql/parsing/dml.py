@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "(")
 _CHANGES = (TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
+_AFTER_TARGET = ("USING", "FROM", "ORDER BY", "LIMIT")
 _CLAUSES = {"from_": "FROM", "where": "WHERE", "group": "GROUP BY", "order": "ORDER BY", "limit": "LIMIT"}
 
 
@@ -41,6 +42,11 @@ def read_query(cursor: Cursor) -> Fragment:
 def parse_select(cursor: Cursor, origin: dict[str, Any]) -> Select:
     """Read a query; the cursor stands at its first word."""
     return Select(_query(cursor, cursor.rest()), **origin)
+
+
+def parse_table(cursor: Cursor, origin: dict[str, Any]) -> Select:
+    """Read Spark's ``TABLE [db.]name``, which is all of a table."""
+    return Select(_whole_table(cursor, None), **origin)
 
 
 def parse_with(cursor: Cursor, origin: dict[str, Any]) -> Insert | Merge | Select:
@@ -261,11 +267,11 @@ def _first_rows(cursor: Cursor) -> FirstRows | None:
 def _target(cursor: Cursor, following: str) -> tuple[TableName, str]:
     """Read ``[db.]table [[AS] alias]`` up to the word that must follow (or the end, after DELETE)."""
     table = cursor.table_name()
-    if cursor.at_end or cursor.at(following) or cursor.word() in ("USING", "FROM", "ORDER BY", "LIMIT"):
+    if cursor.at_end or cursor.at(following) or cursor.word() in _AFTER_TARGET:
         return table, table.name
     cursor.accept("AS")
     alias = cursor.name("an alias")
-    if not (cursor.at_end or cursor.at(following)):
+    if not (cursor.at_end or cursor.at(following) or cursor.word() in _AFTER_TARGET):
         raise cursor.expected(following)
     return table, alias
 

@@ -38,7 +38,7 @@ REFUSED = {
 
 def parse_lookup(cursor: Cursor, origin: dict[str, Any]) -> Lookup | None:
     """Read what follows SHOW, if it is a look at the catalog; None when it is something else."""
-    if cursor.accept("DATABASES") or cursor.accept("SCHEMAS"):
+    if cursor.accept("DATABASES") or cursor.accept("SCHEMAS") or cursor.accept("NAMESPACES"):
         return ShowNames(Listed.DATABASES, pattern=_pattern_at_end(cursor), **origin)
     for listed in (Listed.TABLES, Listed.VIEWS):
         if cursor.accept(listed.value):
@@ -65,7 +65,7 @@ def parse_describe(cursor: Cursor, origin: dict[str, Any]) -> Lookup:
     """Read what follows DESCRIBE or DESC."""
     if cursor.accept("FUNCTION"):
         raise cursor.unsupported(f"DESCRIBE FUNCTION is not supported; {REFUSED['FUNCTIONS']}")
-    if (cursor.at("DATABASE") or cursor.at("SCHEMA")) and cursor.word(1) not in ("", "."):
+    if cursor.word() in ("DATABASE", "SCHEMA", "NAMESPACE") and cursor.word(1) not in ("", "."):
         cursor.position += 1
         extended = cursor.accept("EXTENDED")
         database = cursor.name("a database name")

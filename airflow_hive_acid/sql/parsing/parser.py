@@ -22,6 +22,7 @@ from airflow_hive_acid.sql.parsing import (
     leases,
     lookups,
     multi_insert,
+    refusals,
     replication,
     session,
     statistics,
@@ -38,19 +39,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.sql.model.statements import PlainStatement, Statement
     from airflow_hive_acid.sql.text.variables import Variables
-
-_UNSUPPORTED = {
-    "CACHE": "leave it out",
-    "CALL": "leave it out",
-    "GRANT": "access is a matter of the warehouse's filesystem and the metastore database",
-    "LOCK": "BEGIN … COMMIT takes the locks its statements need",
-    "REFRESH": "every statement reads a fresh snapshot; leave it out",
-    "RENAME": "INSERT INTO … SELECT into a table of the new name",
-    "REPLACE": "INSERT OVERWRITE, or MERGE",
-    "REVOKE": "access is a matter of the warehouse's filesystem and the metastore database",
-    "SAVEPOINT": "BEGIN … COMMIT, or ROLLBACK of the whole transaction",
-    "UNLOCK": "COMMIT or ROLLBACK ends a transaction and its locks",
-}
 
 
 def parse_script(text: str, default_database: str = "default", variables: Variables | None = None) -> list[Statement]:
@@ -130,12 +118,14 @@ def _plain(source: SourceText, tokens: list[Token], origin: dict[str, Any]) -> P
         return _PARSERS[word](cursor, origin)
     if word == "WITH":
         return dml.parse_with(cursor, origin)
+    if word == "TABLE":
+        return dml.parse_table(cursor, origin)
     if word == "FROM" and multi_insert.is_multi_insert(cursor):
         return multi_insert.parse_multi_insert(cursor, origin)
     if word in ("SELECT", "VALUES", "FROM", "("):
         return dml.parse_select(cursor, origin)
-    if word in _UNSUPPORTED:
-        raise cursor.unsupported(f"{word} is not supported; instead: {_UNSUPPORTED[word]}")
+    if word in refusals.BEGINNINGS:
+        raise cursor.unsupported(f"{word} is not supported; instead: {refusals.BEGINNINGS[word]}")
     known = [*_PARSERS, "EXPLAIN", "SELECT", "WITH", "VALUES", "BEGIN", "COMMIT", "ROLLBACK", "START"]
     near = difflib.get_close_matches(word, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"statements begin with {', '.join(sorted(known))}"
@@ -179,16 +169,19 @@ def _create(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     for words in (("FUNCTION",), ("TEMPORARY", "FUNCTION"), ("TEMPORARY", "MACRO")):
         if cursor.at(*words):
             raise cursor.unsupported(f"CREATE {' '.join(words)} is not supported: {session.NO_FUNCTIONS}")
+    refusals.refuse_object(cursor, "CREATE")
     return views.parse_create_view(cursor, origin) or ddl.parse_create(cursor, origin)
 
 
 def _drop(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     if cursor.accept("FORCE"):
         return leases.parse_drop_force_lease(cursor, origin)
+    refusals.refuse_object(cursor, "DROP")
     return views.parse_drop_view(cursor, origin) or ddl.parse_drop(cursor, origin)
 
 
 def _alter(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    refusals.refuse_object(cursor, "ALTER")
     return views.parse_alter_view(cursor, origin) or alter.parse_alter(cursor, origin)
 
 

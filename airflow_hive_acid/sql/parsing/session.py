@@ -32,7 +32,7 @@ NO_FUNCTIONS = f"functions are Spark's (https://spark.apache.org/docs/latest/api
 
 def parse_use(cursor: Cursor, origin: dict[str, Any]) -> Use:
     """Read what follows USE."""
-    if cursor.word() in ("DATABASE", "SCHEMA") and len(cursor.rest()) > 1:
+    if cursor.word() in ("DATABASE", "SCHEMA", "NAMESPACE") and len(cursor.rest()) > 1:
         cursor.position += 1
     database = cursor.name("a database name")
     cursor.end()

@@ -50,7 +50,11 @@ def check_expression(source: SourceText, tree: exp.Expr, place: Span) -> exp.Exp
             problem = next(problem for kind, problem in _REFUSED if isinstance(node, kind))
             raise source.unsupported(problem, *span(node, place))
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise source.unsupported("WITH RECURSIVE is not supported", *span(node, place))
+            problem = (
+                "WITH RECURSIVE is not supported: neither Hive nor every Spark that this runs on has it; join once for "
+                "each level, or a job of your own does (docs/how-to/pyspark.md)"
+            )
+            raise source.unsupported(problem, *span(node, place))
         if isinstance(node, exp.In) and not any(map(node.args.get, ("expressions", "query", "unnest", "field"))):
             raise source.syntax_error("IN needs a list or a query in parentheses", *span(node, place))
         if isinstance(node, exp.Table) and node.args.get("catalog"):

@@ -152,6 +152,16 @@ def test_sparks_spellings_of_tables_and_columns(engine: Engine, client: Metastor
         engine.run("CREATE TABLE w.q (a INT) USING delta")
 
 
+@pytest.mark.spark
+def test_a_column_that_was_added_and_renamed_later_keeps_its_values(engine: Engine) -> None:
+    """The oldest file does not know the column, the second knows it by its first name."""
+    engine.run(
+        "CREATE TABLE w.r (id INT) STORED AS ORC; INSERT INTO w.r VALUES (1); ALTER TABLE w.r ADD COLUMNS (pages INT);"
+        "INSERT INTO w.r VALUES (2, 300); ALTER TABLE w.r CHANGE COLUMN pages leaves INT; UPDATE w.r SET id = id + 1"
+    )
+    assert _rows(engine, "SELECT id, leaves FROM w.r ORDER BY id") == [[2, None], [3, 300]]
+
+
 def test_a_database_is_altered(engine: Engine, client: MetastoreClient, tmp_path: Path) -> None:
     engine.run(
         f"CREATE DATABASE e; ALTER DATABASE e SET DBPROPERTIES ('a'='b'); ALTER SCHEMA e SET OWNER USER joe;"

@@ -25,17 +25,16 @@ from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.streams import JOB
 from airflow_hive_acid.maintenance import run_cleaner
 from airflow_hive_acid.metastore.schema.hive_catalog import KEY_CONSTRAINTS, SDS, TBLS
-from airflow_hive_acid.spark.jobs.run import execute
 from airflow_hive_acid.spark.streaming.deletes import Deletion
 from airflow_hive_acid.spark.streaming.job import run_job
 from airflow_hive_acid.spark.streaming.sink import hive_acid_sink
+from tests.in_process import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.metastore import MetastoreClient
 
 pytestmark = pytest.mark.spark
@@ -47,43 +46,6 @@ from airflow_hive_acid.metastore import MetastoreClient
 client = MetastoreClient(sys.argv[1])
 StreamServer(client, sys.argv[2], client.settings, "the server").serve()
 """
-
-
-class InProcess:
-    """A launcher whose application is the session of the tests; its steps run in the thread that asks."""
-
-    application_id, is_alive = "in-process", True
-
-    def __init__(self, spark: SparkSession, scratch: Path) -> None:
-        self._spark = spark
-        self._scratch = scratch
-
-    def start(self, application: Any = None) -> InProcess:
-        return self
-
-    def wait_ready(self) -> str:
-        return self.application_id
-
-    def run(self, spec: JobSpec) -> JobResult:
-        from airflow_hive_acid.engine.applications.spool import error_of
-
-        result = execute(self._spark, spec)
-        if result.error is not None:
-            raise error_of(result.error)
-        return result
-
-    def rows_uri(self, job_id: str) -> str:
-        return f"file:{self._scratch}/{job_id}"
-
-    def read_rows(self, uri: str) -> Iterator[list[Any]]:
-        with open(uri.removeprefix("file:"), encoding="utf-8") as file:
-            yield from (json.loads(line) for line in file)
-
-    def cancel(self) -> None:
-        """Nobody does."""
-
-    def close(self) -> None:
-        """The session goes on."""
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ SELECT * FROM t WHERE amount > (SELECT avg(amount) FROM t);
 WITH big AS (SELECT id FROM t WHERE amount > 10), small AS (SELECT id FROM t WHERE amount <= 10) SELECT * FROM big UNION ALL SELECT * FROM small;
 WITH t AS (SELECT 1 AS id) SELECT * FROM t;
 FROM demo.users SELECT id, upper(email) WHERE id > 5;
+TABLE demo.users;
 FROM (SELECT id FROM t) q SELECT count(*);
 SELECT /*+ BROADCAST(a) */ f.flight FROM demo.flights f JOIN demo.airlines a ON f.carrier = a.carrier;
 SELECT * FROM src;
@@ -98,6 +99,9 @@ UPDATE demo.users SET email = lower(email) WHERE id IN (SELECT id FROM t WHERE a
 UPDATE t AS x SET x.name = 'q' WHERE x.id = 1;
 UPDATE demo.days SET v = concat(v, '!') WHERE ds = '2024-01-01' AND h BETWEEN 3 AND 5;
 DELETE FROM t;
+DELETE FROM t AS old USING demo.users u WHERE old.id = u.id;
+DELETE FROM t old WHERE old.amount < 0 ORDER BY old.id LIMIT 3;
+DELETE FROM t old ORDER BY id LIMIT 2;
 DELETE FROM t WHERE id = 1;
 DELETE FROM t WHERE id IN (SELECT id FROM demo.users);
 DELETE FROM demo.flights WHERE month = 12 AND delay IS NULL;
