@@ -68,4 +68,5 @@ def table_snapshot(
         serde=dict(table.serde_properties),
         bucketing=bucketing(table),
         checks=dict(table.checks),
+        altered=table.is_altered,
     )

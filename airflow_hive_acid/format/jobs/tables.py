@@ -103,6 +103,7 @@ class TableSnapshot:
     :param expected: by partition name; the job compares it with what it lists (``hive.acid.read.verify``). None, and
         for partitions that are not in it: nothing is compared.
     :param as_of: ``write_ids`` is that of the past: the job refuses it where something of it may be gone.
+    :param altered: its columns may have had other names; true where nobody knows.
     """
 
     table: str
@@ -122,6 +123,7 @@ class TableSnapshot:
     checks: dict[str, str] = field(default_factory=dict)
     expected: dict[str, Expected] | None = None
     as_of: AsOf | None = None
+    altered: bool = True
 
     @property
     def has_row_ids(self) -> bool:

@@ -73,12 +73,15 @@ def create_like(site: Site, source: Table, name: str) -> Table:
 
 
 def is_described_otherwise(source: Table, target: Table) -> bool:
-    """Whether the catalogs say different things of a table and its copy, places and statistics left aside."""
+    """Whether the catalogs say different things of a table and its copy, places and statistics left aside.
+
+    That the source was altered counts, too: its files may know columns under names that are gone by now.
+    """
 
     def said(table: Table) -> tuple[object, ...]:
         return (table.columns, table.comments, _copied_properties(table), table.serde, table.serde_properties)
 
-    return said(source) != said(target)
+    return said(source) != said(target) or (source.is_altered and not target.is_altered)
 
 
 def is_stored_otherwise(source: Table, target: Table) -> bool:

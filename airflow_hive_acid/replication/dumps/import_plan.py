@@ -348,7 +348,7 @@ def _changed_parameters(
     """The parameters of an object whose metadata alone changes: state id and kind stay, statistics go."""
     tags = {STATE_ID: str(held.state_id)} if held.state_id is not None else {}
     tags |= held.after_import(state, metadata_only=True)
-    return _inexact(_clean(source, now)) | _kind_of(before) | tags
+    return _inexact(_clean({**_altered(before), **source}, now)) | _kind_of(before) | tags
 
 
 def _kind_of(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -357,7 +357,13 @@ def _kind_of(parameters: Mapping[str, str]) -> dict[str, str]:
 
 def _clean(parameters: Mapping[str, str], now: int) -> dict[str, str]:
     kept = {k: v for k, v in parameters.items() if k not in (*_OF_THE_CHANGE, STATE_ID, METADATA_STATE_ID)}
-    return {**kept, "transient_lastDdlTime": str(now)}
+    # That columns may have had other names is known at the destination, too: its files are those of the source.
+    altered = dict.fromkeys(_altered(parameters), str(now))
+    return {**kept, **altered, "transient_lastDdlTime": str(now)}
+
+
+def _altered(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in parameters.items() if k == "last_modified_time"}
 
 
 def _inexact(parameters: Mapping[str, str]) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """Columns that were renamed since a file was written: Hive resolves the columns of ACID files by position.
 
-Spark resolves them by name, which is the same as long as columns were only added at the end or widened. Whether that
-is so shows in the oldest data file, if it has all columns of the table: names change with the table, never inside it.
-If it disagrees, or does not know a column that was added (and perhaps renamed) later, every file is asked for its
-names, and each group of files with the same names is read under those.
+Spark resolves them by name, which is the same as long as columns were only added at the end or widened. Of a table
+that was never altered the oldest data file shows it. Of one that was, every file is asked for its names, and each group
+of files with the same names is read under those: a column may have had another name for a while, and the oldest
+directory may be the compaction of rows that were there before a rename, written after it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ FileNames = tuple[str, ...]
 
 
 def renamed_columns(
-    fs: HadoopFilesystem, files: Sequence[EventFile], columns: Sequence[schema.TableColumn]
+    fs: HadoopFilesystem, files: Sequence[EventFile], columns: Sequence[schema.TableColumn], *, altered: bool
 ) -> dict[str, FileNames]:
-    """The column names in each file that has others than the table; empty for most tables."""
+    """The column names in each file that has others than the table; empty for most tables.
+
+    :param altered: whether the table may have been altered since it was made. If not, one file speaks for all.
+    """
     if not files:
         return {}
     oldest = min(files, key=lambda f: (f.min_write_id, f.max_write_id))
     known = fs.orc_row_names(oldest.uri)
-    if len(known) >= len(columns) and _agree(known, columns):
+    if not altered and len(known) >= len(columns) and _agree(known, columns):
         return {}
     names = in_threads(lambda f: tuple(fs.orc_row_names(f.uri)), files)
     return {f.uri: found for f, found in zip(files, names, strict=True) if not _agree(found, columns)}

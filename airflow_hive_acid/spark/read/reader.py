@@ -77,7 +77,7 @@ def open_table(
     fs = HadoopFilesystem.of(spark)
     files = snapshot_files(fs, snapshot, write_ids, only, staging, whole=seen is None)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
-    renamed = renamed_columns(fs, files.inserts, columns)
+    renamed = renamed_columns(fs, files.inserts, columns, altered=snapshot.altered)
     changing = in_place.changing_files(fs, files.inserts)
     mixed = in_place.groups(files.inserts, changing)
     if mixed:

@@ -162,6 +162,17 @@ def test_a_column_that_was_added_and_renamed_later_keeps_its_values(engine: Engi
     assert _rows(engine, "SELECT id, leaves FROM w.r ORDER BY id") == [[2, None], [3, 300]]
 
 
+@pytest.mark.spark
+def test_a_column_that_had_another_name_for_a_while_keeps_its_values(engine: Engine) -> None:
+    """The oldest file and the table agree, and a file between them does not."""
+    engine.run(
+        "CREATE TABLE w.s (id INT, pages INT) STORED AS ORC; INSERT INTO w.s VALUES (1, 100);"
+        "ALTER TABLE w.s CHANGE COLUMN pages leaves INT; INSERT INTO w.s VALUES (2, 200);"
+        "ALTER TABLE w.s CHANGE COLUMN leaves pages INT; UPDATE w.s SET id = id + 1"
+    )
+    assert _rows(engine, "SELECT id, pages FROM w.s ORDER BY id") == [[2, 100], [3, 200]]
+
+
 def test_a_database_is_altered(engine: Engine, client: MetastoreClient, tmp_path: Path) -> None:
     engine.run(
         f"CREATE DATABASE e; ALTER DATABASE e SET DBPROPERTIES ('a'='b'); ALTER SCHEMA e SET OWNER USER joe;"

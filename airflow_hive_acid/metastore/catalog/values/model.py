@@ -213,6 +213,11 @@ class Table:
         return self.type == VIRTUAL_VIEW
 
     @property
+    def is_altered(self) -> bool:
+        """Whether an ALTER TABLE, of ours or of Hive's, has left its mark: columns may have had other names."""
+        return self.property("last_modified_time") is not None
+
+    @property
     def is_transactional(self) -> bool:
         """Whether the table has write ids: full ACID or insert-only."""
         return table_kinds.is_transactional(self.properties)
