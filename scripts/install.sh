@@ -25,9 +25,9 @@ echo "Installing into $venv (Python $version, Java $major)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv>=0.5"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements/lock.txt
 # The Spark provider brings pyspark-client, most of whose files lie at pyspark's own paths: pyspark must be the last.
-pin=$(sed -n 's/^\(pyspark==[^ ;\\]*\).*/\1/p' requirements/lock.txt)
-# Not --reinstall-package: that builds it anew each time and leaves 1.4 GB more in uv's cache.
+# With its hash, as before: without one uv builds it anew, and leaves 1.4 GB more in its cache each time.
 "$venv/bin/uv" pip uninstall --quiet --python "$venv/bin/python" pyspark
-"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps "$pin"
+sed -n '/^pyspark==/,/--hash/p' requirements/lock.txt \
+  | "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --require-hashes -r -
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --editable .
 echo "Installed: $("$venv/bin/python" -c 'import airflow_hive_acid as a, pyspark; print("airflow-hive-acid", a.__version__, "with Spark", pyspark.__version__)')"

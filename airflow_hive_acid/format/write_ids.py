@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.id_ranges import NO_IDS, IdRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
     from collections.abc import Set as AbstractSet
 
     from typing_extensions import Self
@@ -231,29 +231,6 @@ class OpenTxns:
     high_watermark: int
     min_open: int | None
     low_boundary: int
-
-
-def fold_open_txns(
-    rows: Iterable[tuple[int, str, int | None, int]],
-    gap_timeout_ms: int,
-    exclude_types: Collection[int] = _READ_ONLY,
-) -> OpenTxns:
-    """Fold all rows of TXNS, ascending, into the open and aborted txns.
-
-    :param rows: ``(TXN_ID, TXN_STATE, TXN_TYPE, age in ms by the database clock)``.
-    :param gap_timeout_ms: ``hive.txn.opentxn.timeout``.
-    :param exclude_types: types left out of the list; they still hold back ``min_open``.
-    """
-    return fold_txn_rows(_with_next_below(rows, gap_timeout_ms), exclude_types)
-
-
-def _with_next_below(
-    rows: Iterable[tuple[int, str, int | None, int]], gap_timeout_ms: int
-) -> Iterator[tuple[int, str, int | None, int | None]]:
-    below = 0
-    for txn_id, state, txn_type, age_ms in rows:
-        yield txn_id, state, txn_type, below if age_ms < gap_timeout_ms else None
-        below = txn_id
 
 
 def fold_txn_rows(

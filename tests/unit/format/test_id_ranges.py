@@ -12,11 +12,11 @@ from airflow_hive_acid.format.id_ranges import NO_IDS, IdRanges
 from airflow_hive_acid.format.write_ids import (
     ValidTxnList,
     ValidWriteIdList,
-    fold_open_txns,
     fold_write_ids,
     read_txn_list,
 )
 from airflow_hive_acid.metastore.protocol.begin import with_own
+from tests.folds import fold_open_txns
 
 IDS = st.frozensets(st.integers(0, 40), max_size=30)
 FAR = 5_000_000

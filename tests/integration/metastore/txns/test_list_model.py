@@ -12,13 +12,13 @@ from airflow_hive_acid.format.write_ids import (
     OpenTxns,
     ValidTxnList,
     ValidWriteIdList,
-    fold_open_txns,
     fold_write_ids,
     read_txn_list,
 )
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.setup import schema
 from tests.examples import examples
+from tests.folds import fold_open_txns
 from tests.models import embedded_metastore
 
 GAP_MS = 1000  # hive.txn.opentxn.timeout

@@ -151,7 +151,8 @@ def test_lists_do_not_depend_on_how_much_history_is_fetched(client: MetastoreCli
     client.allocate_write_ids("default.t", [late[1]])
     client.abort_txn(ids[-1])
     client.commit_txn(late[1])
-    from airflow_hive_acid.format.write_ids import fold_open_txns, fold_write_ids, read_txn_list
+    from airflow_hive_acid.format.write_ids import fold_write_ids, read_txn_list
+    from tests.folds import fold_open_txns
 
     everything = [
         (t, s, k, 5000 if t <= ids[-1] else 0) for t, s, k in rows.select("TXNS", "TXN_ID", "TXN_STATE", "TXN_TYPE")

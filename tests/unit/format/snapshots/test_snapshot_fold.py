@@ -11,10 +11,10 @@ from airflow_hive_acid.format.write_ids import (
     OpenTxns,
     ValidTxnList,
     ValidWriteIdList,
-    fold_open_txns,
     fold_write_ids,
     read_txn_list,
 )
+from tests.folds import fold_open_txns
 
 OLD, YOUNG = 5000, 10
 SEED = (0, "c", None, 1_700_000_000_000)
