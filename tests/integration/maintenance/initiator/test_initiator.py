@@ -20,7 +20,7 @@ from airflow_hive_acid.maintenance.initiator.candidates import Looks
 from airflow_hive_acid.maintenance.initiator.initiator import request
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.compaction.model import Candidate, CompactionState, CompactionType, Resource
+from airflow_hive_acid.metastore.compaction.model import Candidate, CompactionState, Resource
 from airflow_hive_acid.metastore.compaction.rows import move_to_history
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.setup.schema import COMPLETED_TXN_COMPONENTS, HIVE_ACID_DECISION
@@ -210,23 +210,21 @@ def test_aborts_ask_for_compactions_where_the_cleaner_does_not_see_to_them(
         assert [d.kind.name for d in run_initiator(other, fs)] == kinds
 
 
+@pytest.mark.parametrize(("of_hive_3", "wanted"), [(False, "MINOR"), (True, "MAJOR")])
 def test_a_metastore_of_hive_3_is_asked_for_a_major_compaction_in_the_place_of_a_minor_one(
-    metastore_url: str, client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    client: MetastoreClient, fs: Filesystem, table: Any, monkeypatch: pytest.MonkeyPatch, of_hive_3: bool, wanted: str
+) -> None:
     """That Hive cannot read what its own minor compactions leave of tables without buckets."""
-    make_table("default.t", "k").abort(partition="k=a")
-    legacy = {
-        "hive.compactor.clean.aborts.using.cleaner": "false", "hive.compactor.aborted.txn.time.threshold": "0",
-    }  # fmt: skip
-    assert run_initiator(client, fs) == []
-    with MetastoreClient(metastore_url, Settings({Source.CONNECTION: legacy})) as other:
-        hive3 = replace(other.database.layout(), counts_txns=True)
-        monkeypatch.setattr(other.database, "layout", lambda: hive3)
-        (decision,) = run_initiator(other, fs)
-        (asked,) = other.compactions.active()
-    assert (decision.kind, asked.type) == (Kind.MAJOR, CompactionType.MAJOR)
-    assert "a Hive 3 cannot read what its minor compactions leave" in decision.reason
+    table.insert()
+    table.directory("base_0000001", lines=1000)
+    for _ in range(4):
+        table.insert()
+    layout = replace(client.database.layout(), counts_txns=of_hive_3)
+    monkeypatch.setattr(client.database, "layout", lambda: layout)
+    (decision,) = run_initiator(client, fs)
+    (asked,) = client.compactions.active()
+    assert (decision.kind.name, asked.type.name) == (wanted, wanted)
+    assert of_hive_3 == ("a Hive 3 cannot read what its minor compactions leave" in decision.reason)
 
 
 @pytest.mark.conformance("C20")
