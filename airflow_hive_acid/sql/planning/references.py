@@ -129,7 +129,7 @@ class References:
 
     @property
     def _by_place(self) -> bool:
-        """Whether columns without a name are called by their place: in views of the catalog, whose names are qualified."""
+        """Whether columns without a name are called by their place: in views of the catalog (``db.view``)."""
         return bool(self.path) and "." in self.path[-1]
 
     def _pushed(self, scopes: Scopes) -> PushedConditions:

@@ -39,7 +39,8 @@ VIEWS = {
              "union all select 1, 2) `w`", "a:int b:decimal(12,2)"),
         view("demo.counted", "SELECT `id`, `_c1` AS `n` FROM (select `t`.`id`, count(*), upper('x') from `default`.`t` "
              "group by `t`.`id`) `c` WHERE `_c2` = 'X'", "id:int n:bigint"),
-        view("demo.typo", "SELECT `_c2` FROM (select `t`.`id`, count(*) from `default`.`t` group by `t`.`id`) `c`", "n:bigint"),
+        view("demo.typo", "SELECT `_c2` FROM (select `t`.`id`, count(*) from `default`.`t` group by `t`.`id`) `c`",
+             "n:bigint"),
         view("demo.nested", "select `x`.`a` from `demo`.`w` `x` join `demo`.`v` on `x`.`a` = `v`.`id`", "a:int"),
         view("demo.one", "select `two`.`id` from `demo`.`two`", "id:int"),
         view("demo.two", "select `one`.`id` from `demo`.`one`", "id:int"),
