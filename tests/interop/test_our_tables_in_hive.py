@@ -318,6 +318,26 @@ TYPES = {
 }
 
 
+def test_values_of_char_partition_columns_are_the_same_partitions_for_both(
+    hive: Hive, engine: Engine, hive_database: str
+) -> None:
+    table = f"{hive_database}.t"
+    hive.run(f"create table {table} (id int) partitioned by (c char(5)) {ACID}")
+    hive.run(f"insert into {table} values (1, 'ab'), (2, 'xy  ')")
+    engine.run(f"INSERT INTO {table} VALUES (3, 'ab'); INSERT INTO {table} PARTITION (c = 'xy') VALUES (4)")
+    engine.run(f"INSERT INTO {table} PARTITION (c = 'new') VALUES (5); UPDATE {table} SET c = 'ab' WHERE id = 2")
+    assert hive.run(f"show partitions {table}") == [("c=ab   ",), ("c=new  ",), ("c=xy   ",)]
+    for value in ("ab", "ab   "):
+        query = f"select id from {table} where c = '{value}' order by id"
+        assert hive.run(query) == [(1,), (2,), (3,)]
+        found = engine.run(query)[-1].rows
+        assert found is not None
+        assert found.rows == [[1], [2], [3]]
+    hive.run(f"insert into {table} values (6, 'new')")
+    written = [(3, "ab   "), (4, "xy   "), (5, "new  "), (6, "new  ")]
+    assert hive.run(f"select id, c from {table} where id > 2 order by id") == written
+
+
 def test_values_of_every_type_go_from_hive_through_us_to_hive(hive: Hive, engine: Engine, hive_database: str) -> None:
     """What Hive wrote, we read and write again, and Hive reads the same."""
     theirs, ours = f"{hive_database}.theirs", f"{hive_database}.ours"

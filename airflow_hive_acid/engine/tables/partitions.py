@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.catalog import And, Compare, Condition, In, Or
+from airflow_hive_acid.metastore.names import stored_char
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,7 +92,9 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
         """Those with the given values of some columns; one without a name for a table that has no partitions."""
         if not self._table.is_partitioned:
             return [PartitionRef("", self._table.location)]
-        names = [column.name for column in self._table.partition_columns]
+        columns = self._table.partition_columns
+        names = [column.name for column in columns]
+        given = {**given, **{c.name: stored_char(c.type, given[c.name]) for c in columns if c.name in given}}
         if set(names) <= given.keys():
             name = partition_name((column, given[column]) for column in names)
             return [self[name]] if name in self else []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         shorten,
         table_name,
     )
-    from airflow_hive_acid.metastore.names.partition_values import normal_value
+    from airflow_hive_acid.metastore.names.partition_values import normal_value, stored_char
     from airflow_hive_acid.metastore.names.partitions import known_reading, resolve
 else:
     __getattr__ = lazily(
@@ -33,6 +33,7 @@ else:
             "is_table_name": "objects",
             "known_reading": "partitions",
             "normal_value": "partition_values",
+            "stored_char": "partition_values",
             "resolve": "partitions",
             "shorten": "objects",
             "table_name": "objects",
@@ -51,5 +52,6 @@ __all__ = [
     "normal_value",
     "resolve",
     "shorten",
+    "stored_char",
     "table_name",
 ]

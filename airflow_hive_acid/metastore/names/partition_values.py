@@ -1,7 +1,8 @@
 """Values of partition columns as a Hive stores them: one text for one value, whatever a user writes.
 
 What a Hive 4.1 makes of each type was tried: ``02`` of an int column is ``2``, ``1.50`` of a decimal(10,2) ``1.5``,
-``1`` of a double ``1.0``, ``2026-1-2`` of a date ``2026-01-02``. Texts stay as they are; a varchar is cut to length.
+``1`` of a double ``1.0``, ``2026-1-2`` of a date ``2026-01-02``. Texts stay as they are; a varchar is cut to length, a
+char cut or filled up with blanks.
 """
 
 from __future__ import annotations
@@ -46,6 +47,17 @@ def normal_value(column: str, type_text: str, value: str) -> str:
             f"partition column {column} is {type_text}; {value[:100]!r} is no value of that type"
         )
     return found
+
+
+def stored_char(type_text: str, value: str) -> str:
+    """A value as a Hive stores it in a char column; of any other type, as it is.
+
+    A value that is longer stays so: there is no such value.
+    """
+    found = _LENGTH.fullmatch(type_text)
+    if found is None or not type_text.startswith("char") or value in ("", DEFAULT_PARTITION):
+        return value
+    return value.rstrip(" ").ljust(int(found[1]))
 
 
 def _whole(value: str, _: str) -> str | None:
@@ -126,8 +138,12 @@ def _varchar(value: str, type_text: str) -> str:
     return value if length is None else value[: int(length[1])]
 
 
+def _char(value: str, type_text: str) -> str:
+    return stored_char(type_text, _varchar(value, type_text))
+
+
 _READERS: dict[str, Callable[[str, str], str | None]] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _whole),
     "date": _date, "timestamp": _timestamp, "boolean": _boolean, "decimal": _decimal, "double": _double,
-    "float": _float, "varchar": _varchar,
+    "float": _float, "varchar": _varchar, "char": _char,
 }  # fmt: skip

@@ -34,6 +34,7 @@ from airflow_hive_acid.spark.read.reader import (
     delete_events,
     insert_events,
     open_table,
+    partition_values,
     presented,
     project,
     table_rows,
@@ -163,7 +164,7 @@ def _outputs(table: OpenTable, by: str, gone: str) -> list[str | Column]:
     ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY]
     return [
         *data_columns(table),
-        *table.partitions.outputs(),
+        *partition_values(table.partitions),
         *ids,
         schema.PARTITION,
         f"{by} as {_BY}",
@@ -268,7 +269,8 @@ def _plain_rows(
     ids = [f"cast(null as {schema.header_type(n).simpleString()}) as {schema.internal(n)}" for n in schema.IDENTITY]
     return [
         project(
-            found, [*data, *partitions.outputs(), *ids, schema.PARTITION, write_id, f"{str(gone).lower()} as {_GONE}"]
+            found,
+            [*data, *partition_values(partitions), *ids, schema.PARTITION, write_id, f"{str(gone).lower()} as {_GONE}"],
         )
     ]
 

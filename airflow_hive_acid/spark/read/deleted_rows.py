@@ -22,6 +22,7 @@ from airflow_hive_acid.spark.read.reader import (
     delete_events,
     insert_events,
     open_table,
+    partition_values,
     project,
     read_snapshot,
 )
@@ -99,7 +100,7 @@ def read_with_deleted(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame
         found,
         [
             *data_columns(table),
-            *table.partitions.outputs(),
+            *partition_values(table.partitions),
             f"named_struct({ids}) as {schema.PSEUDO_COLUMN}",
             f"{deleted} as {IS_DELETED}",
         ],

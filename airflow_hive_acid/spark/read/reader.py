@@ -113,13 +113,13 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     """
     files = table.files
     ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY] + [schema.PARTITION]
-    columns = [*data_columns(table), *table.partitions.outputs(), *(ids if identity else [])]
+    columns = [*data_columns(table), *partition_values(table.partitions), *(ids if identity else [])]
     fast, slow = _divided(spark, table, files.inserts)
     parts = []
     if fast:
         found = fast_reader.rows(spark, accelerator(spark), table, fast)
         data = [presented(schema.quoted(c.name), c) for c in table.columns]
-        values = [schema.quoted(c.name) for c in table.partition_columns]
+        values = [_partition_value(schema.quoted(c.name), c) for c in table.partition_columns]
         internal = [*IDENTITY, schema.PARTITION] if identity else []
         parts.append(project(found, [*data, *values, *internal]))
     hit = set(files.filtered)
@@ -223,6 +223,17 @@ def data_columns(table: OpenTable) -> list[str | Column]:
     return [presented(schema.quoted(schema.ROW, c.name), c) for c in table.columns]
 
 
+def partition_values(partitions: PartitionValues) -> list[str | Column]:
+    """The partition columns under their own names."""
+    named = zip(partitions.internal_names, partitions.columns, strict=True)
+    return [_partition_value(name, column) for name, column in named]
+
+
+def _partition_value(value: str, column: schema.TableColumn) -> str | Column:
+    # Only what has to be is around a value, for Spark to see through: a Hive has cut a varchar when it stored it.
+    return presented(value, column) if column.is_char else f"{value} as {schema.quoted(column.name)}"
+
+
 def presented(value: str, column: schema.TableColumn) -> str | Column:
     """A stored value as readers see it: char is padded, varchar cut, to the declared length (Hive does both).
 
@@ -265,4 +276,4 @@ def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
     if rows is None:
         return _no_rows(spark, (*columns, *partition_columns), identity=False)
     data = [presented(schema.quoted(c.name), c) for c in columns]
-    return project(rows, [*data, *partitions.outputs()])
+    return project(rows, [*data, *partition_values(partitions)])

@@ -57,10 +57,6 @@ class PartitionValues:
         """Names that cannot clash with columns of the file."""
         return [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(self.columns))]
 
-    def outputs(self) -> list[str]:
-        """The partition columns under their own names."""
-        return [f"{i} as {schema.quoted(c.name)}" for i, c in zip(self.internal_names, self.columns, strict=True)]
-
     def nullable(self, ordinal: int) -> list[str | None]:
         """The values of one partition as text, None for NULL."""
         return list(_nullable(self.values[ordinal]))

@@ -15,6 +15,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column as ResultColumn
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.parsed_texts import rows_of
+from airflow_hive_acid.spark.schema import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
 _AS_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType, T.BooleanType)
 _AS_TEXTS = (T.DateType, T.TimestampType, T.TimestampNTZType)
-_JSON_OPTIONS = {
-    "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]",
-    "timestampNTZFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]",
-}
 
 
 class Selected(NamedTuple):
@@ -102,9 +98,23 @@ def json_value(value: str, kind: T.DataType) -> str:
         return _quoted(text)
     if isinstance(kind, T.BinaryType):
         return _quoted(f"hex({value})")
-    if isinstance(kind, (T.StringType, T.CharType, T.VarcharType, T.ArrayType, T.MapType, T.StructType)):
+    if isinstance(kind, (T.ArrayType, T.MapType, T.StructType)):
+        given, told = sql_type(kind), sql_type(_with_texts(kind))
+        return _inside_array(value if given == told else f"cast({value} as {told})")
+    if isinstance(kind, (T.StringType, T.CharType, T.VarcharType)):
         return _inside_array(value)
     return _inside_array(text)
+
+
+def _with_texts(kind: T.DataType) -> T.DataType:
+    """The type with texts in the place of timestamps: JSON's formats know no fraction of as many digits as it has."""
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_with_texts(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return T.MapType(_with_texts(kind.keyType), _with_texts(kind.valueType))
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(f.name, _with_texts(f.dataType)) for f in kind.fields])
+    return T.StringType() if isinstance(kind, (T.TimestampType, T.TimestampNTZType)) else kind
 
 
 def _quoted(text: str) -> str:
@@ -114,6 +124,5 @@ def _quoted(text: str) -> str:
 
 def _inside_array(value: str) -> str:
     """Spark's JSON writer takes only complex values: the text of a one-element array, without its brackets."""
-    options = ", ".join(f"'{key}', '{option}'" for key, option in _JSON_OPTIONS.items())
-    text = f"to_json(array({value}), map({options}))"
+    text = f"to_json(array({value}), map('ignoreNullFields', 'false'))"
     return f"if({value} is null, null, substring({text}, 2, length({text}) - 2))"

@@ -167,6 +167,9 @@ def partition_text(column: schema.TableColumn) -> str:
     if isinstance(column.type, T.DecimalType):
         # Hive's decimals have no trailing zeros.
         text = f"if(contains({text}, '.'), rtrim('.', rtrim('0', {text})), {text})"
+    if column.is_char:
+        # Hive's names have a char with its blanks.
+        text = f"rpad(nullif(rtrim({text}), ''), {column.length}, ' ')"
     return f"coalesce(nullif({text}, ''), {schema.sql_text(DEFAULT_PARTITION)})"
 
 

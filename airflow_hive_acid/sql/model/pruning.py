@@ -236,11 +236,11 @@ def _evaluate_test(term: exp.Expr, row: Mapping[str, _Value]) -> Outcomes:
 def _compare(value: _Value, literal: exp.Expr, test: Callable[[Any, Any], bool]) -> Outcomes:
     if value.is_null or isinstance(literal, exp.Null):
         return frozenset({None})
-    pair = _same_type(value, literal)
+    pair = _same_type(value, literal, test)
     return _ANYTHING if pair is None else frozenset({test(*pair)})
 
 
-def _same_type(value: _Value, literal: exp.Expr) -> tuple[Any, Any] | None:
+def _same_type(value: _Value, literal: exp.Expr, test: Callable[[Any, Any], bool]) -> tuple[Any, Any] | None:
     """Both sides as Spark would compare them; None where that is not certain."""
     kind, negative = value.kind, isinstance(literal, exp.Neg)
     if isinstance(literal, exp.Neg):
@@ -264,6 +264,8 @@ def _same_type(value: _Value, literal: exp.Expr) -> tuple[Any, Any] | None:
         return None if None in sides else sides
     if (kind == "string" or kind.startswith("varchar")) and not is_date:
         return value.text, text
+    if kind.startswith("char") and not is_date and test in (operator.eq, operator.ne):
+        return value.text.rstrip(" "), text.rstrip(" ")
     return None
 
 

@@ -107,7 +107,7 @@ class References:
             if call.name.upper() == "IDENTIFIER":
                 problem = "IDENTIFIER(…) names what nobody can lock or look for; write the name itself"
                 raise self._unsupported(problem, call, fragment)
-        scopes = Scopes(fragment.tree, outer, self._resolve)
+        scopes = Scopes(fragment.tree, outer, self._resolve, self._by_place)
         self._add_nested_tables(scopes)
         pushed = self._pushed(scopes)
         edits: list[Edit] = [*instead]
@@ -122,10 +122,15 @@ class References:
             edits.extend(_star_edits(scope))
         if self.for_catalog:
             edits.extend(star_edits(scopes))
-        elif self.path:
+        elif self._by_place:
             edits.extend(self._name_edits(fragment))
         parts = [_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges]
         return " ".join([*parts[:-1], *([fragment.lead] if fragment.lead else []), parts[-1]])
+
+    @property
+    def _by_place(self) -> bool:
+        """Whether columns without a name are called by their place: in views of the catalog (``db.view``)."""
+        return bool(self.path) and "." in self.path[-1]
 
     def _pushed(self, scopes: Scopes) -> PushedConditions:
         """Conditions that hold inside of queries by what is around them; views get their texts by these."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from airflow_hive_acid.sql.text.projections import has_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -86,11 +88,13 @@ class Scopes:
 
     :param outer: scope around the tree: the target of an UPDATE, target and source of a MERGE.
     :param resolve: table node → relation; called once for each table.
+    :param by_place: expressions without a name are called ``_c0``, ``_c1``, … as in the text of a view.
     """
 
     tree: exp.Expr
     outer: Scope
     resolve: Callable[[exp.Table], Relation]
+    by_place: bool = False
     scopes: dict[int, Scope] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -132,8 +136,8 @@ class Scopes:
         if not isinstance(query, exp.Select):
             return None
         offered: list[str] = []
-        for projection in query.expressions:
-            columns = self._columns_of_projection(query, projection)
+        for place, projection in enumerate(query.expressions):
+            columns = self._columns_of_projection(query, projection, place)
             if columns is None:
                 return None
             offered.extend(columns)
@@ -148,7 +152,7 @@ class Scopes:
         columns = tuple(column.name.lower() for column in named) if named else self.columns_of(cte.this)
         return Relation(item.alias_or_name.lower(), columns, aliased=bool(item.alias))
 
-    def _columns_of_projection(self, select: exp.Select, projection: exp.Expr) -> Columns:
+    def _columns_of_projection(self, select: exp.Select, projection: exp.Expr, place: int) -> Columns:
         if isinstance(projection, exp.Star):
             return self._columns_of_star(select, projection)
         if isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
@@ -159,7 +163,9 @@ class Scopes:
             return None
         if isinstance(projection, exp.Anonymous) and projection.name.lower() in _GENERATOR_NAMES:
             return None
-        return (projection.alias_or_name.lower(),)
+        if self.by_place and not has_name(projection):
+            return (f"_c{place}",)
+        return (projection.alias_or_name.lower() if _is_called(projection) else "",)
 
     def _columns_of_star(self, select: exp.Select, star: exp.Star) -> Columns:
         joins = select.args.get("joins") or []
@@ -222,6 +228,13 @@ def visible_cte(table: exp.Table) -> exp.CTE | None:
                     return cte
         node = parent
     return None
+
+
+def _is_called(projection: exp.Expr) -> bool:
+    """Whether Spark calls a column by a name in its text. A function is not called by its argument, a cast is."""
+    if isinstance(projection, exp.Cast):
+        return isinstance(projection.this, exp.Column)
+    return isinstance(projection, exp.Alias | exp.Column | exp.Dot | exp.Literal)
 
 
 def _is_outer(joins: list[exp.Join]) -> bool:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.catalog import check_partition_value
+from airflow_hive_acid.metastore.names import stored_char
 from airflow_hive_acid.sql.model.origins import Fragment
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column
 from airflow_hive_acid.sql.text.quoting import identifier
@@ -92,7 +93,7 @@ def insert_partition(statement: Insert, facts: TableFacts) -> tuple[Partition, t
             check_partition_value(f"{column.name} of {facts.qualified_name}", column.type, value)
         except InvalidArgumentsError as error:
             raise _invalid(statement, str(error)) from None
-        static.append((column.name, value))
+        static.append((column.name, stored_char(column.type, value)))
     return tuple(static), tuple(name for name, value in statement.partition if value is None)
 
 

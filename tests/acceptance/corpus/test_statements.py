@@ -70,13 +70,6 @@ def world(
     return World(Acid(engine, client, "corpus"), Plain(spark, "corpus"), tmp_path_factory.mktemp("tables"))
 
 
-@pytest.fixture(scope="module")
-def compacted(world: World) -> World:
-    """The same after a major compaction of everything."""
-    world.acid.compact()
-    return world
-
-
 def test_a_query_gives_what_plain_spark_gives(world: World, query: Statement) -> None:
     world.need(query.text)
     expected = world.answer(query)
@@ -85,9 +78,9 @@ def test_a_query_gives_what_plain_spark_gives(world: World, query: Statement) ->
     assert not found, found
 
 
-def test_a_query_gives_the_same_after_a_major_compaction(compacted: World, query: Statement) -> None:
-    compacted.need(query.text)
-    found = differences(compacted.acid.run(query.text), compacted.answer(query), ordered=query.ordered)
+def test_a_query_gives_the_same_after_a_major_compaction(world: World, query: Statement) -> None:
+    world.need_compacted(query.text)
+    found = differences(world.acid.run(query.text), world.answer(query), ordered=query.ordered)
     assert not found, found
 
 

@@ -93,7 +93,10 @@ def test_conditions_on_a_string_column(where: str, kept: list[str]) -> None:
         ("date", "p = '2024-1-2'", DAYS, list(DATED)),
         ("boolean", "p = true", ("true", "false"), ["true"]),
         ("varchar(5)", "p > 'b'", ("a", "c"), ["c"]),
-        ("char(5)", "p = 'a'", ("a", "c"), ["a", "c"]),
+        ("char(5)", "p = 'a'", ("a    ", "a", "c    "), ["a    ", "a"]),
+        ("char(5)", "p = 'a  '", ("a    ", "a", "c    "), ["a    ", "a"]),
+        ("char(5)", "p IN ('a', 'b          ')", ("a    ", "b    ", "c    "), ["a    ", "b    "]),
+        ("char(5)", "p > 'a'", ("a    ", "c    "), ["a    ", "c    "]),
         ("timestamp", "p = '2024-01-01 00:00:00'", ("2024-01-01 00:00:00", "x"), ["2024-01-01 00:00:00", "x"]),
     ],
 )

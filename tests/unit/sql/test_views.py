@@ -37,6 +37,10 @@ VIEWS = {
         view("demo.v", "select `t`.`id`, `t`.`name` from `default`.`t`", "id:int name:string"),
         view("demo.w", "SELECT `id` AS `a`, `_c1` AS `b` FROM (select `t`.`id`, `t`.`amount`*2 from `default`.`t` "
              "union all select 1, 2) `w`", "a:int b:decimal(12,2)"),
+        view("demo.counted", "SELECT `id`, `_c1` AS `n` FROM (select `t`.`id`, count(*), upper('x') from `default`.`t` "
+             "group by `t`.`id`) `c` WHERE `_c2` = 'X'", "id:int n:bigint"),
+        view("demo.typo", "SELECT `_c2` FROM (select `t`.`id`, count(*) from `default`.`t` group by `t`.`id`) `c`",
+             "n:bigint"),
         view("demo.nested", "select `x`.`a` from `demo`.`w` `x` join `demo`.`v` on `x`.`a` = `v`.`id`", "a:int"),
         view("demo.one", "select `two`.`id` from `demo`.`two`", "id:int"),
         view("demo.two", "select `one`.`id` from `demo`.`one`", "id:int"),
@@ -84,6 +88,26 @@ def test_columns_that_hive_names_by_their_place_have_that_name() -> None:
     assert (
         "(select `t`.`id`, `t`.`amount`*2 AS `_c1` from ha_t AS `t` union all select 1 AS `_c0`, 2 AS `_c1`)"
         in query("SELECT b FROM demo.w")
+    )
+
+
+def test_a_view_may_read_columns_that_have_no_name_by_their_place() -> None:
+    assert "(select `t`.`id`, count(*) AS `_c1`, upper('x') AS `_c2` from ha_t AS `t`" in query(
+        "SELECT n FROM demo.counted"
+    )
+    with pytest.raises(InvalidArgumentsError, match=r"_c2"):
+        planned("SELECT * FROM demo.typo")
+
+
+def test_a_column_is_not_called_by_the_argument_of_its_function() -> None:
+    for called in ("`count(1)`", "`upper(name)`"):
+        planned(f"SELECT {called} FROM (SELECT count(*), upper('name') FROM t) x")  # noqa: S608 - names of this file
+    planned("SELECT `name` FROM (SELECT CAST(name AS BINARY) FROM t) x")
+
+
+def test_columns_of_a_temporary_view_have_the_names_of_spark() -> None:
+    assert "SELECT CAST(id AS STRING), count(*) FROM" in query(
+        "SELECT id FROM few", few="SELECT CAST(id AS STRING), count(*) FROM t GROUP BY id"
     )
 
 

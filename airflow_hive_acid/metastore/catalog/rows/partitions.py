@@ -28,6 +28,7 @@ from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
 )
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.names.partition_values import stored_char
 from airflow_hive_acid.metastore.names.partitions import resolve
 from airflow_hive_acid.metastore.schema.hive_catalog import (
     PART_COL_PRIVS,
@@ -195,7 +196,7 @@ def filter_values(table: Table, wanted: Mapping[str, str | Sequence[str | None] 
 
     :raises InvalidArgumentsError: when a column is no partition column.
     """
-    columns = {column.name for column in table.partition_columns}
+    columns = {column.name: column.type for column in table.partition_columns}
     values: dict[str, list[str]] = {}
     for key, given in wanted.items():
         if key.lower() not in columns:
@@ -203,7 +204,9 @@ def filter_values(table: Table, wanted: Mapping[str, str | Sequence[str | None] 
                 f"{key!r} is no partition column of {table.qualified_name}; those are {', '.join(sorted(columns))}"
             )
         several = [given] if given is None or isinstance(given, str) else list(given)
-        values[key.lower()] = [value if value else DEFAULT_PARTITION for value in several]
+        values[key.lower()] = [
+            stored_char(columns[key.lower()], value) if value else DEFAULT_PARTITION for value in several
+        ]
     return values
 
 

@@ -19,6 +19,7 @@ from airflow_hive_acid.format.paths import join, parse_location
 from airflow_hive_acid.metastore.catalog.values.formats import format_name
 from airflow_hive_acid.metastore.catalog.values.types import check_partition_value
 from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten
+from airflow_hive_acid.metastore.names.partition_values import stored_char
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.values.constraints import Constraint
@@ -277,7 +278,8 @@ class Table:
             by_name = {key.lower(): value for key, value in spec.items()}
             if set(by_name) != set(names):
                 raise InvalidArgumentsError(self._not_a_partition(spec))
-            return [by_name[name] for name in names]
+            given = [(column.type, by_name[column.name]) for column in self.partition_columns]
+            return [None if value is None else stored_char(kind, str(value)) for kind, value in given]
         if len(spec) != len(names):
             raise InvalidArgumentsError(self._not_a_partition(spec))
         return list(spec)

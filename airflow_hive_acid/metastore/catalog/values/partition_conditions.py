@@ -23,6 +23,7 @@ from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
 from airflow_hive_acid.metastore.names.objects import shorten
+from airflow_hive_acid.metastore.names.partition_values import stored_char
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Column
@@ -213,7 +214,7 @@ def value_text(column: Column, value: Value) -> str:
         raise _misfit(column, value, "write a date as yyyy-mm-dd")
     elif column.type == "boolean":
         text = text.lower()
-    return text
+    return stored_char(column.type, text)
 
 
 def _require_number(column: Column, value: Value, text: str) -> None:

@@ -18,15 +18,15 @@ break	tab', DATE '9999-12-31', TIMESTAMP '9999-12-31 23:59:59.999999', CAST('€
 INSERT INTO types (i, l, d, m, x) SELECT 7, 8, 9, 10, 11;
 
 -- name: a number that does not fit
--- refused: overflow
+-- refused: the value '1000' is no tinyint
 INSERT INTO types (t) SELECT 1000;
 
 -- name: a text that is no number
--- refused: cannot be cast
+-- refused: the value 'x' is no int
 INSERT INTO types (i) SELECT id FROM VALUES ('x') AS v (id);
 
 -- name: a text that is too long
--- refused: exceeds
+-- refused: is longer than 5 characters
 INSERT INTO types (v) VALUES ('much too long');
 
 -- name: days, partitioned

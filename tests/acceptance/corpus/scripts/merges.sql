@@ -39,7 +39,7 @@ MERGE INTO stock t USING (SELECT 20 AS id, 5 AS n UNION ALL SELECT 21, 0) s ON t
 MERGE INTO stock t USING (SELECT 1 AS id UNION ALL SELECT 2) s ON t.id = s.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET number = -1;
 
 -- name: two rows for one
--- refused: more than one
+-- refused: 2 rows of the source match the target row
 MERGE INTO stock t USING (SELECT 1 AS id, 1 AS n UNION ALL SELECT 1, 2) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET number = s.n;
 
 -- name: and after that nothing has changed

@@ -17,7 +17,7 @@ CREATE TABLE customer (c_custkey INT, c_name VARCHAR(25), c_address VARCHAR(40),
   c_acctbal DECIMAL(15,2), c_mktsegment CHAR(10), c_comment VARCHAR(117)) CLUSTERED BY (c_custkey) INTO 4 BUCKETS STORED AS ORC;
 
 CREATE TABLE orders (o_orderkey BIGINT, o_custkey INT, o_orderstatus CHAR(1), o_totalprice DECIMAL(15,2), o_orderdate DATE,
-  o_clerk CHAR(15), o_shippriority INT, o_comment VARCHAR(79)) PARTITIONED BY (o_orderpriority VARCHAR(15)) STORED AS ORC;
+  o_clerk CHAR(15), o_shippriority INT, o_comment VARCHAR(79)) PARTITIONED BY (o_orderpriority CHAR(15)) STORED AS ORC;
 
 CREATE TABLE lineitem (l_orderkey BIGINT, l_partkey INT, l_suppkey INT, l_linenumber INT, l_quantity DECIMAL(15,2),
   l_extendedprice DECIMAL(15,2), l_discount DECIMAL(15,2), l_tax DECIMAL(15,2), l_returnflag CHAR(1), l_shipdate DATE,
@@ -25,7 +25,7 @@ CREATE TABLE lineitem (l_orderkey BIGINT, l_partkey INT, l_suppkey INT, l_linenu
   PARTITIONED BY (l_linestatus CHAR(1)) STORED AS ORC;
 
 CREATE TABLE new_orders (o_orderkey BIGINT, o_custkey INT, o_orderstatus CHAR(1), o_totalprice DECIMAL(15,2), o_orderdate DATE,
-  o_clerk CHAR(15), o_shippriority INT, o_comment VARCHAR(79), o_orderpriority VARCHAR(15)) STORED AS ORC;
+  o_clerk CHAR(15), o_shippriority INT, o_comment VARCHAR(79), o_orderpriority CHAR(15)) STORED AS ORC;
 
 CREATE TABLE new_lines (l_orderkey BIGINT, l_partkey INT, l_suppkey INT, l_linenumber INT, l_quantity DECIMAL(15,2),
   l_extendedprice DECIMAL(15,2), l_discount DECIMAL(15,2), l_tax DECIMAL(15,2), l_returnflag CHAR(1), l_shipdate DATE,

@@ -55,7 +55,8 @@ def test_every_type_has_a_text_that_loses_nothing(spark: SparkSession, tmp_path:
         "cast(1.5 as float) e, double('-Infinity') f, true g, "
         "concat('q\"\\\\', char(9), char(10), 'ü日😀') h, cast('bin' as binary) i, date'0001-01-01' j, "
         "timestamp'2024-02-29 12:34:56.5' k, array(1, null) l, map('k', cast(1.50 as decimal(5,2))) m, "
-        "named_struct('x', null, 'y', date'2024-01-01', 'z', timestamp'2024-01-01 00:00:00') n, null o, "
+        "named_struct('x', null, 'y', date'2024-01-01', 'z', timestamp'2024-01-01 00:00:00', "
+        "'w', map(timestamp'2024-01-01 00:00:00.25', array(timestamp_ntz'2024-01-01 01:00:00.5', null))) n, null o, "
         "cast(0 as decimal(20,18)) p, timestamp_ntz'2024-01-01 01:00:00' q",
     )
     assert rows == [
@@ -73,7 +74,12 @@ def test_every_type_has_a_text_that_loses_nothing(spark: SparkSession, tmp_path:
             "2024-02-29 12:34:56.5",
             [1, None],
             {"k": Decimal("1.50")},
-            {"x": None, "y": "2024-01-01", "z": "2024-01-01 00:00:00.000000"},
+            {
+                "x": None,
+                "y": "2024-01-01",
+                "z": "2024-01-01 00:00:00",
+                "w": {"2024-01-01 00:00:00.25": ["2024-01-01 01:00:00.5", None]},
+            },
             None,
             Decimal("0.000000000000000000"),
             "2024-01-01 01:00:00",

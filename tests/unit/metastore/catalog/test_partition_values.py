@@ -24,7 +24,8 @@ TRIED = [
     ("timestamp", "2026-01-02 03:04:05.120", "2026-01-02 03:04:05.12"),
     ("timestamp", "2026-01-02", "2026-01-02 00:00:00"),
     ("varchar(3)", "abcd", "abc"), ("varchar(3)", "ab ", "ab "),
-    ("string", "02", "02"), ("string", " ab", " ab"), ("string", "%2F", "%2F"), ("char(5)", "ab", "ab"),
+    ("string", "02", "02"), ("string", " ab", " ab"), ("string", "%2F", "%2F"), ("char(5)", "ab", "ab   "),
+    ("char(5)", "ab  ", "ab   "), ("char(5)", "abcdef", "abcde"),
     ("int", "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
 ]  # fmt: skip
 
