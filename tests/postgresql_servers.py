@@ -122,6 +122,7 @@ class Copies:
     """Databases that are like a template: made when there is none to spare, wiped when they are given back.
 
     Two thousand tests come for one: the connection to the server is kept, and what wipes a database is the bare driver.
+    Some tests stop the server, and it is there again afterwards: then there is a new connection.
     """
 
     def __init__(self, server_url: str, template: str) -> None:
@@ -139,13 +140,13 @@ class Copies:
             return new_database(self._server_url, self._template)
         before, name = self._spare.pop(), _new_name()
         names = {"before": sql.Identifier(before), "name": sql.Identifier(name)}
-        self._server.execute(sql.SQL("ALTER DATABASE {before} RENAME TO {name}").format(**names))
+        self._execute(sql.SQL("ALTER DATABASE {before} RENAME TO {name}").format(**names))
         return _url_of(self._server_url, name)
 
     def give_back(self, url: str) -> None:
         """Wipe a database for the next test; one whose definitions have changed is dropped."""
         name = str(sa.make_url(url).database)
-        self._server.execute(_END_OTHERS, (name,))
+        self._execute(_END_OTHERS, (name,))
         with contextlib.closing(_driver(url)) as connection:
             unchanged = connection.execute(_DEFINITIONS).fetchone() == (self._definitions,)
             if unchanged:
@@ -154,6 +155,15 @@ class Copies:
             self._spare.append(name)
         else:
             drop_database(self._server_url, url)
+
+    def _execute(self, statement: LiteralString | sql.Composed, values: tuple[str, ...] = ()) -> None:
+        try:
+            self._server.execute(statement, values)
+        except psycopg.OperationalError:
+            if not self._server.closed:
+                raise
+            self._server = _driver(self._server_url)
+            self._server.execute(statement, values)
 
     def close(self) -> None:
         """Close the connection to the server."""

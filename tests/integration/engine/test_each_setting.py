@@ -205,7 +205,7 @@ def pauses(metastore_url, monkeypatch):
             raise KeyboardInterrupt
 
     def run(service, *options):
-        monkeypatch.setattr("airflow_hive_acid.cli.commands.maintenance.threading.Event", Waiting)
+        monkeypatch.setattr("airflow_hive_acid.cli.commands.upkeep.maintenance.threading.Event", Waiting)
         CliRunner().invoke(app, ["--metastore-url", metastore_url, *options, "maintenance", service])
         return waits[-1]
 

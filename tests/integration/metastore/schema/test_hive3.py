@@ -135,6 +135,7 @@ def test_oracle_and_sql_server_are_named(url: str, named: str) -> None:
         Database(url)
 
 
+@pytest.mark.setting("hive.acid.unverified.metastores")
 def test_beside_a_vendors_hive_nothing_is_written_before_somebody_insists(
     client: MetastoreClient, kind: str, database_url: str
 ) -> None:

@@ -61,7 +61,7 @@ class FakeEngine:
     def define_view(self, source):
         self.views.append(source)
 
-    def export(self, sql, destination, *, once):
+    def export(self, sql, destination, *, once, patience):
         self.asked.append((sql, destination))
         self.once = once
         return Exported(destination.uri, 5, 2, 99, None, 1.5)
