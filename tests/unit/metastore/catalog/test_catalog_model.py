@@ -135,7 +135,7 @@ def test_a_column_name_that_breaks_things_is_refused(name: str) -> None:
             ),
             "SORTED BY names a column twice",
         ),
-        (TableDefinition("d", "t", ID, stored_as="avro"), "STORED AS avro is not supported"),
+        (TableDefinition("d", "t", ID, stored_as="avro"), "a transactional table is not made of AVRO files"),
         (
             TableDefinition("d", "t", ID, properties={"transactional_properties": "default"}, stored_as="parquet"),
             "must be stored using an ACID compliant format",
