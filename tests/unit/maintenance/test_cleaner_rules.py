@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_hive_acid.filesystem import FileInfo
-from airflow_hive_acid.format.write_ids import MAX_ID, fold_open_txns
+from airflow_hive_acid.format.write_ids import MAX_ID
 from airflow_hive_acid.maintenance.cleaner.rules import (
     CleaningDecision,
     TxnFate,
@@ -20,6 +20,7 @@ from airflow_hive_acid.maintenance.cleaner.rules import (
 )
 from airflow_hive_acid.metastore.compaction.horizon import Holder, Horizon, RegisteredReaders
 from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
+from tests.folds import fold_open_txns
 
 OLD = 10_000
 
