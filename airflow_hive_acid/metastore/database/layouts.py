@@ -19,7 +19,15 @@ from sqlalchemy.sql.selectable import Alias
 
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore.database.compiled import forget_kind
-from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID, NOT_IN_HIVE_3, USUAL, Layout, layout_of
+from airflow_hive_acid.metastore.schema.hive_transactions import VERSION
+from airflow_hive_acid.metastore.schema.layouts import (
+    NEXT_TXN_ID,
+    NOT_IN_HIVE_3,
+    USUAL,
+    Layout,
+    layout_of,
+    not_served,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Dialect
@@ -92,12 +100,20 @@ def find_layout(connection: Connection, columns: sa.Select[str, str]) -> Layout:
     layout = layout_of(found)
     hidden = sorted(layout.missing - NOT_IN_HIVE_3)
     if hidden:
+        version = _version(connection) if VERSION.name in found else None
+        if version is not None and not version.startswith("3.1."):
+            raise SchemaVersionError(not_served(version))
         raise SchemaVersionError(
             f"the metastore, of a Hive before 4 (it has the table {NEXT_TXN_ID.name}), lacks the tables "
             f"{', '.join(hidden)}, or this user may not see them: give the user rights on all tables of the metastore, "
             "or look at it with that Hive's own tool, 'schematool -validate'"
         )
     return layout
+
+
+def _version(connection: Connection) -> str | None:
+    version = connection.scalar(sa.select(VERSION.c.SCHEMA_VERSION).where(VERSION.c.VER_ID == 1))
+    return None if version is None else str(version)
 
 
 # --- fitting SQLAlchemy's compiler --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ there: never from a version.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -102,4 +103,33 @@ def layout_of(found: Mapping[str, Collection[str]]) -> Layout:
         lower_case=lower_case,
         missing=missing - {NEXT_TXN_ID.name},
         absent=frozenset(absent),
+    )
+
+
+def not_served(version: str) -> str:
+    """What the owner of a metastore of another version can do, and must not: a live Hive may stand on it.
+
+    :param version: as the metastore's VERSION says.
+    """
+    number = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", version)
+    found = (int(number[1]), int(number[2] or 0)) if number else None
+    if found is None:
+        whose = "It is the version of no Hive we know"
+    elif found > (4, 2):
+        whose = f"It belongs to a Hive {found[0]}.{found[1]}, which needs a newer release of this package"
+    elif found >= (4, 0):
+        whose = "It belongs to an unreleased or changed build of Hive 4, whose tables may differ"
+    elif re.fullmatch(r"3\.1\.\d{4,}.*", version):
+        whose = "It names a vendor's Hive (CDP, HDP), but its tables are not those of one (there is no NEXT_TXN_ID)"
+    elif found == (3, 1):
+        whose = "It names a Hive 3.1, but its tables are not those of one (there is no NEXT_TXN_ID)"
+    else:
+        whose = f"It belongs to a Hive {found[0]}.{found[1]}, whose transactions follow an older protocol"
+    return (
+        f"the metastore's schema version is {version}; served are 3.1, 4.0, 4.1 and 4.2, each with the tables of that "
+        f"Hive. {whose}: this package neither reads nor writes through it, and has changed nothing. Never change the "
+        "schema while that Hive uses it (no schematool -upgradeSchema, no other version in VERSION): that Hive would "
+        "fail, or go on and damage its tables. The schema changes only with the Hive itself: all of its services "
+        "stopped, a backup made, and the new version's own schematool. Until then give this package a metastore of its "
+        "own: 'hive-acid schema create' on an empty database"
     )

@@ -31,7 +31,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXNS,
     VERSION,
 )
-from airflow_hive_acid.metastore.schema.layouts import NOT_IN_HIVE_3, OPTIONAL_TABLES
+from airflow_hive_acid.metastore.schema.layouts import NOT_IN_HIVE_3, OPTIONAL_TABLES, not_served
 from airflow_hive_acid.metastore.schema.ours import *  # noqa: F403
 from airflow_hive_acid.metastore.schema.ours import EXTENSION_TABLES
 from airflow_hive_acid.metastore.schema.types import METADATA
@@ -145,10 +145,7 @@ def read_state(connection: Connection) -> SchemaState:
     version = str(row[0])
     layout = backend_of(connection).layout
     if not (_COUNTING if layout.counts_txns else _SERVED).fullmatch(version):
-        raise SchemaVersionError(
-            f"the metastore's schema version is {version}; served are 3.1, 4.0, 4.1 and 4.2, each with the tables of "
-            f"that Hive. {_what_to_do(version)}"
-        )
+        raise SchemaVersionError(not_served(version))
     hive_tables = {t.name for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
     there = {name.upper() if name.upper() in layout.lower_case else name for name in names}
     missing = sorted(hive_tables - there - _not_needed(layout))
@@ -181,31 +178,6 @@ _UNFINISHED = (
     "drop the database and create it anew; if a Hive uses it, leave it as it is and check the user's rights and, with "
     "that Hive's own tool, 'schematool -validate'"
 )
-
-
-def _what_to_do(version: str) -> str:
-    """What the owner of a metastore that we do not serve can do, and must not: a live Hive may stand on it."""
-    number = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", version)
-    found = (int(number[1]), int(number[2] or 0)) if number else None
-    if found is None:
-        whose = "It is the version of no Hive we know"
-    elif found > (4, 2):
-        whose = f"It belongs to a Hive {found[0]}.{found[1]}, which needs a newer release of this package"
-    elif found >= (4, 0):
-        whose = "It belongs to an unreleased or changed build of Hive 4, whose tables may differ"
-    elif re.fullmatch(r"3\.1\.\d{4,}.*", version):
-        whose = "It names a vendor's Hive (CDP, HDP), but its tables are not those of one (there is no NEXT_TXN_ID)"
-    elif found == (3, 1):
-        whose = "It names a Hive 3.1, but its tables are not those of one (there is no NEXT_TXN_ID)"
-    else:
-        whose = f"It belongs to a Hive {found[0]}.{found[1]}, whose transactions follow an older protocol"
-    return (
-        f"{whose}: this package neither reads nor writes through it, and has changed nothing. Never change the schema "
-        "while that Hive uses it (no schematool -upgradeSchema, no other version in VERSION): that Hive would fail, or "
-        "go on and damage its tables. The schema changes only with the Hive itself: all of its services stopped, a "
-        "backup made, and the new version's own schematool. Until then give this package a metastore of its own: "
-        "'hive-acid schema create' on an empty database"
-    )
 
 
 def _create(connection: Connection) -> None:

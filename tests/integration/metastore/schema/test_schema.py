@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.backend import backend_of
+from airflow_hive_acid.metastore.schema.layouts import not_served
 from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def test_other_hive_versions_are_refused_by_name(client: MetastoreClient, rows: 
 )
 def test_nobody_is_advised_to_change_the_schema_under_a_live_hive(version: str, owner: str) -> None:
     """A schematool run beside a Hive 3.1 or a CDP that goes on would damage it."""
-    text = schema._what_to_do(version)
+    text = not_served(version)
     assert owner in text
     assert "neither reads nor writes through it" in text
     assert "Never change the schema while that Hive uses it (no schematool -upgradeSchema" in text
