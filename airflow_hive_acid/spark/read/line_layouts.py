@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import BadRecordError, UnsupportedStatementError
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
-from airflow_hive_acid.spark.read.text_files import TextLayout, as_character, in_replacement, typed
+from airflow_hive_acid.spark.read.text_files import TextLayout, as_character, fields_of, in_replacement, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,10 +70,8 @@ class CsvLayout:
     def parsed(self, line: str = "value") -> tuple[str, list[str]]:
         """Spark SQL that divides a line, and the values of all columns made of that."""
         d, q, e = map(as_character, (self._separator, self._quote, self._escape))
-        # With the separator in front of each field, a field that is empty is found as well.
-        field = schema.sql_text(f"(?s){d}((?:{q}(?:[^{q}{e}]++|{e}.?|{q}{q})*+{q}?|[^{d}{q}{e}]++|{e})*+)")
-        line = f"concat({schema.sql_text(self._separator)}, {line})"
-        divided = f"regexp_extract_all({line}, {field}, 1) as {_FIELDS}"
+        quoted = f"{q}(?:[^{q}{e}]++|{e}.?|{q}{q})*+{q}?"
+        divided = fields_of(line, self._separator, f"{quoted}|[^{d}{q}{e}]++|{e}")
         values = [
             f"{self._value(f'get({_FIELDS}, {i})', column)} as {schema.quoted(column.name)}"
             for i, column in enumerate(self._columns)

@@ -66,11 +66,8 @@ class TextLayout:
         pattern = schema.sql_text(_as_pattern(self._delimiter))
         divided = f"split({line}, {pattern}, -1) as {_FIELDS}"
         if self._escape:
-            # With the delimiter in front of each field, a field that is empty is found as well.
             delimiter, escape = as_character(self._delimiter), as_character(self._escape)
-            field = schema.sql_text(f"(?s){delimiter}((?:[^{delimiter}{escape}]++|{escape}.?)*+)")
-            line = f"concat({schema.sql_text(self._delimiter)}, {line})"
-            divided = f"regexp_extract_all({line}, {field}, 1) as {_FIELDS}"
+            divided = fields_of(line, self._delimiter, f"[^{delimiter}{escape}]++|{escape}.?")
         values = [
             f"{self._value(f'get({_FIELDS}, {i})', column)} as {schema.quoted(column.name)}"
             for i, column in enumerate(self._columns)
@@ -111,6 +108,16 @@ class TextLayout:
         special = f"([{as_character(self._escape)}{as_character(self._delimiter)}])"
         kept = f"regexp_replace({name}, {schema.sql_text(special)}, {schema.sql_text(in_replacement(self._escape))})"
         return f"if({bad} or {kept} = {null}, {broken}, coalesce({kept}, {null}))"
+
+
+def fields_of(line: str, delimiter: str, parts: str) -> str:
+    """Spark SQL that divides a line whose fields may hold the delimiter.
+
+    :param parts: a regular expression: what a field is made of.
+    """
+    # With the delimiter in front of each field, a field that is empty is found as well.
+    field = schema.sql_text(f"(?s){as_character(delimiter)}((?:{parts})*+)")
+    return f"regexp_extract_all(concat({schema.sql_text(delimiter)}, {line}), {field}, 1) as {_FIELDS}"
 
 
 def typed(text: str, column: TableColumn) -> str:

@@ -230,7 +230,7 @@ class Table:
 
     @property
     def format(self) -> str | None:
-        """``orc``, ``parquet`` or ``text``; None for any other format of data files."""
+        """``orc``, ``parquet``, ``text``, ``csv``, ``json`` or ``avro``; None for any other format of data files."""
         return format_name(self.input_format, self.serde)
 
     @property
