@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.filesystem.threads import in_threads
-from airflow_hive_acid.filesystem.uris import local_path, scheme_of
+from airflow_hive_acid.filesystem.uris import path_if_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,10 +37,12 @@ def sync(settings: Settings, published: Iterable[str], location: str) -> None:
     """
     if not settings.flag(SETTING):
         return
-    top = os.path.dirname(local_path(location)) if scheme_of(location) == "file" else ""
+    top = os.path.dirname(path_if_local(location) or "")
     files: set[str] = set()
     directories: set[str] = set()
-    for path in (local_path(uri) for uri in published if scheme_of(uri) == "file"):
+    for path in map(path_if_local, published):
+        if path is None:
+            continue
         if os.path.isdir(path):
             for folder, _, names in os.walk(path):
                 directories.add(folder)

@@ -42,4 +42,15 @@ def local_path(uri: str) -> str:
     location = parse_location(uri)
     if location.scheme != "file" or location.authority:
         raise InvalidArgumentsError(f"{uri!r} is not a path of this machine; those look like file:/a/b or /a/b")
-    return "/" + "/".join(location.segments)
+    return location.path
+
+
+def path_if_local(uri: str) -> str | None:
+    """The operating system's path of a ``file:`` URI or plain path, None for a URI of another filesystem.
+
+    :raises InvalidArgumentsError: for a ``file:`` URI of another host.
+    """
+    location = parse_location(uri)
+    if location.authority and location.scheme == "file":
+        raise InvalidArgumentsError(f"{uri!r} is a path of another machine; those of this one look like file:/a/b")
+    return location.path if location.scheme == "file" else None

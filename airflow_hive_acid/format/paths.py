@@ -26,6 +26,11 @@ class Location:
     authority: str
     segments: tuple[str, ...]
 
+    @property
+    def path(self) -> str:
+        """Its path, from the root."""
+        return "/" + "/".join(self.segments)
+
 
 def parse_location(path: str) -> Location:
     """Take a URI or plain absolute path apart.

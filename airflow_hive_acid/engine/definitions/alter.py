@@ -44,27 +44,28 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
         require_writable(context.client, [statement.table.database, *renamed])
     if isinstance(statement, _CHANGES_WHAT_PINS_READ):
         context.client.pins.require_unpinned([str(statement.table)], "this change")
+    if isinstance(statement, alter.Compact):
+        return request_compaction(context, statement)
+    table = context.table(str(statement.table))
     match statement:
-        case alter.Compact():
-            return request_compaction(context, statement)
         case alter.Concatenate():
-            return _concatenate(context, statement)
+            return _concatenate(context, statement, table)
         case alter.RepairTable():
-            return repair(context, statement)
+            return repair(context, table)
         case alter.AddPartitions():
-            _add_partitions(context, statement)
+            _add_partitions(context, statement, table)
         case alter.DropPartitions():
-            _drop_partitions(context, statement)
+            _drop_partitions(context, statement, table)
         case alter.AlterColumns() | alter.ChangeColumn():
-            _alter_columns(context, statement)
+            _alter_columns(context, statement, table)
         case alter.AlterSerde() | alter.AlterFileFormat():
             _alter_storage(context, statement)
         case _:
-            _alter_names_and_properties(context, statement)
+            _alter_names_and_properties(context, statement, table)
     return None
 
 
-def _alter_names_and_properties(context: Context, statement: alter.AlterStatement) -> None:
+def _alter_names_and_properties(context: Context, statement: alter.AlterStatement, table: Table) -> None:
     catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
     files = warehouse_files(context)
     match statement:
@@ -77,7 +78,7 @@ def _alter_names_and_properties(context: Context, statement: alter.AlterStatemen
         case alter.AlterOwner():
             catalog.alter_owner(name, statement.owner, statement.owner_type, agent_info=agent)
         case alter.AddConstraint():
-            require_known_columns(context.table(name).columns, [statement.constraint])
+            require_known_columns(table.columns, [statement.constraint])
             catalog.add_constraint(name, statement.constraint, agent_info=agent)
         case alter.DropConstraint():
             catalog.drop_constraint(name, statement.name, agent_info=agent)
@@ -98,13 +99,13 @@ def _alter_names_and_properties(context: Context, statement: alter.AlterStatemen
             raise AssertionError(f"{type(statement).__name__} is altered elsewhere")
 
 
-def _alter_columns(context: Context, statement: alter.AlterColumns | alter.ChangeColumn) -> None:
+def _alter_columns(context: Context, statement: alter.AlterColumns | alter.ChangeColumn, table: Table) -> None:
     catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
     if isinstance(statement, alter.ChangeColumn):
-        kept = {column.name: column.type for column in context.table(name).columns}
+        kept = {column.name: column.type for column in table.columns}
         kind = statement.new.type or kept.get(statement.column, "string")  # one that is not there is refused below
         added = statement.new.constraints
-        require_known_columns([*context.table(name).columns, Column(statement.new.name, kind)], added)
+        require_known_columns([*table.columns, Column(statement.new.name, kind)], added)
         catalog.change_column(
             name, statement.column, Column(statement.new.name, kind), statement.new.comment,
             cascade=statement.cascade, agent_info=agent, added=added,
@@ -114,7 +115,6 @@ def _alter_columns(context: Context, statement: alter.AlterColumns | alter.Chang
     comments = {column.name: column.comment for column in statement.columns if column.comment}
     if statement.partition:
         if not statement.replace:
-            table = context.table(name)
             columns = [*table.columns, *columns]
         asked = PartitionAlteration(columns=columns, comments=comments)
         catalog.alter_partition(name, dict(statement.partition), asked, agent_info=agent)
@@ -139,18 +139,16 @@ def _alter_storage(context: Context, statement: alter.AlterSerde | alter.AlterFi
         catalog.alter_storage(name, serde_properties=statement.properties, serde=statement.serde, agent_info=agent)
 
 
-def _concatenate(context: Context, statement: alter.Concatenate) -> Rows:
+def _concatenate(context: Context, statement: alter.Concatenate, table: Table) -> Rows:
     """Of a transactional table, as Hive does it; any other is written anew (``concatenate``)."""
-    table = context.table(str(statement.table))
     if table.is_partitioned and not statement.partition:
         raise InvalidArgumentsError(f"{table.qualified_name} is partitioned; name the partition to concatenate")
     wanted = alter.Compact(statement.table, "major", statement.partition, True, **statement.origin)
     return request_compaction(context, wanted)
 
 
-def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
+def _add_partitions(context: Context, statement: alter.AddPartitions, table: Table) -> None:
     specs = [dict(given) for given in statement.partitions]
-    table = context.table(str(statement.table))
     places = zip(specs, statement.locations, strict=False)
     locations = {table.partition_name(spec): location for spec, location in places if location is not None}
     for name, location in locations.items() if table.is_transactional else ():
@@ -162,9 +160,8 @@ def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
     )  # fmt: skip
 
 
-def _drop_partitions(context: Context, statement: alter.DropPartitions) -> None:
+def _drop_partitions(context: Context, statement: alter.DropPartitions, table: Table) -> None:
     catalog = context.client.catalog
-    table = context.table(str(statement.table))
     chosen = _chosen(context, table, statement)
     if not chosen:
         return

@@ -20,17 +20,15 @@ from airflow_hive_acid.maintenance.warehouse.places import Places
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.sql.model.alterations import RepairTable
 
 
-def repair(context: Context, statement: RepairTable) -> Rows:
+def repair(context: Context, table: Table) -> Rows:
     """Add the partitions whose directories are there.
 
     :return: their names.
     :raises UnsupportedStatementError: for a transactional table.
     :raises InvalidArgumentsError: for a table without partitions, and a directory that names no value of its column.
     """
-    table = context.table(str(statement.table))
     name = table.qualified_name
     if table.is_transactional:
         raise UnsupportedStatementError(

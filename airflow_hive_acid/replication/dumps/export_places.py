@@ -19,6 +19,8 @@ from airflow_hive_acid.format.names import DUMP_BEGUN, EXPORT_PREFIX
 from airflow_hive_acid.replication.dumps.dump import COMPLETE, read_dump
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_hive_acid.replication.dumps.dump import Dump, Scope
     from airflow_hive_acid.replication.site import Site
 
@@ -38,7 +40,7 @@ class ExportPlace:
         self._parent = self._uri.rpartition("/")[0]
         number = hashlib.sha256(f"{self._uri}\0{self._says}".encode()).hexdigest()[:24]
         self._prefix = f"{EXPORT_PREFIX}{number}-"
-        self.work = f"{self._parent}/{self._prefix}{uuid.uuid4().hex[:8]}" if self._moves else self._uri
+        self._work = f"{self._parent}/{self._prefix}{uuid.uuid4().hex[:8]}" if self._moves else self._uri
 
     def finished(self) -> Dump | None:
         """The dump, when a try before of the same task has completed it (R14).
@@ -54,11 +56,30 @@ class ExportPlace:
                 return read_dump(self._filesystem, self._uri)
         raise AlreadyExistsError(f"{self._uri} holds a dump already; choose another directory, or remove it")
 
-    def begin(self) -> None:
-        """Take the directory, or go on with what an export of the same table has begun.
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[str]:
+        """Take the directory for a block that writes a dump into it, and give that its name at the end.
 
+        After a failure, what was copied is for the next try, unless another one has completed the dump.
+
+        :return: its URI; what an export of the same table has begun lies in it.
         :raises AlreadyExistsError: when there is something else.
+        :raises CopyFailedError: when another try has taken it over.
         """
+        try:
+            self._begin()
+            yield self._work
+            self._publish()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            self._clean_up()
+            raise CopyFailedError(
+                f"another try of this export has taken over {self._work}; look for its dump in {self._uri}"
+            ) from error
+        except BaseException:
+            self._clean_up()
+            raise
+
+    def _begin(self) -> None:
         filesystem = self._filesystem
         try:
             names = {info.name for info in filesystem.list_files(self._uri)}
@@ -72,43 +93,29 @@ class ExportPlace:
             # One that was begun in the place itself is of a release before.
             for before in [*self._begun(), *([self._uri] if names else [])]:
                 with contextlib.suppress(FileNotFoundError, FileExistsError):
-                    filesystem.rename_directory(before, self.work)
-        filesystem.make_directory(self.work)
-        filesystem.delete(f"{self.work}/{COMPLETE}", inside=self.work)
-        filesystem.write_text(f"{self.work}/{DUMP_BEGUN}", self._says)
+                    filesystem.rename_directory(before, self._work)
+        filesystem.make_directory(self._work)
+        filesystem.delete(f"{self._work}/{COMPLETE}", inside=self._work)
+        filesystem.write_text(f"{self._work}/{DUMP_BEGUN}", self._says)
 
-    def publish(self) -> None:
-        """What was written is whole: sync it, and give it its name.
-
-        :raises CopyFailedError: when another try has taken it over.
-        :raises AlreadyExistsError: when something has got the name meanwhile.
-        """
+    def _publish(self) -> None:
         filesystem = self._filesystem
-        filesystem.delete(f"{self.work}/{DUMP_BEGUN}", inside=self.work)
+        filesystem.delete(f"{self._work}/{DUMP_BEGUN}", inside=self._work)
         if not self._moves:
             return
-        sync(self._settings, [self.work], self.work)
+        sync(self._settings, [self._work], self._work)
         filesystem.delete_empty(self._uri, inside=self._parent)
         try:
-            filesystem.rename_directory(self.work, self._uri)
-        except FileNotFoundError:
-            raise self.taken_over() from None
+            filesystem.rename_directory(self._work, self._uri)
         except FileExistsError as error:
             raise AlreadyExistsError(f"{error}: {self._uri} was made while {self._table} was exported") from None
         sync(self._settings, [f"{self._uri}/{COMPLETE}"], self._uri)
         self._remove_others()
 
-    def failed(self) -> None:
-        """After a failure: what was copied is for the next try, unless another one has completed the dump."""
+    def _clean_up(self) -> None:
         with contextlib.suppress(HiveAcidError, OSError):
             if self._moves and self._filesystem.exists(f"{self._uri}/{COMPLETE}"):
-                self._filesystem.delete(self.work, inside=self._parent)
-
-    def taken_over(self) -> CopyFailedError:
-        """The error for a try whose directory is not there any more."""
-        return CopyFailedError(
-            f"another try of this export has taken over {self.work}; look for its dump in {self._uri}"
-        )
+                self._filesystem.delete(self._work, inside=self._parent)
 
     def _remove_others(self) -> None:
         """What tries that were given up have made since it was taken from them."""

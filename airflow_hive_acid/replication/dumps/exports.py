@@ -172,25 +172,16 @@ def export_table(
     _require_own_place(site, uri)
     place = ExportPlace(site, uri, table, scope, once)
     done = place.finished()
+    if done is None:
+        try:
+            with open_export(site, table, partitions, scope=scope, event_id=event_id) as dump, place.taken() as work:
+                dump, reused = _fill(site, work, dump, once)
+        except AlreadyExistsError:
+            done = place.finished()
+            if done is None:
+                raise
     if done is not None:
-        return _exported(uri, table, done, len(done.files))
-    try:
-        with open_export(site, table, partitions, scope=scope, event_id=event_id) as dump:
-            place.begin()
-            dump, reused = _fill(site, place.work, dump, once)
-            place.publish()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        place.failed()
-        raise place.taken_over() from error
-    except AlreadyExistsError:
-        place.failed()
-        done = place.finished()
-        if done is None:
-            raise
-        return _exported(uri, table, done, len(done.files))
-    except BaseException:
-        place.failed()
-        raise
+        dump, reused = done, len(done.files)
     return _exported(uri, table, dump, reused)
 
 

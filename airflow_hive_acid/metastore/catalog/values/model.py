@@ -376,7 +376,6 @@ def check_location(location: str) -> str:
     :raises UnsafePathError: when it is not absolute or leads upwards.
     """
     parsed = parse_location(location)
-    path = "/" + "/".join(parsed.segments)
     if parsed.authority:
-        return f"{parsed.scheme}://{parsed.authority}{path}".rstrip("/")
-    return f"{parsed.scheme}:{path}"
+        return f"{parsed.scheme}://{parsed.authority}{parsed.path}".rstrip("/")
+    return f"{parsed.scheme}:{parsed.path}"
