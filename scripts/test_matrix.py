@@ -6,6 +6,8 @@ covered, not all combinations. First Airflow is installed, as somebody has it; t
 as constraints, so that a cell fails where one of them would have to change. Two cells differ: ``bounds`` has the lowest
 versions that pyproject.toml allows, and ``airflow-2.11`` an Airflow that this package cannot live beside. The outcome
 of each cell is a line of ``build/matrix/results.md``, as in docs/reference/compatibility.md.
+
+Pythons are those of pyenv, or what uv finds.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,52 +112,74 @@ def run(*command: object, log: Path, more: dict[str, str] | None = None) -> int:
         ).returncode  # fmt: skip
 
 
+class CellError(Exception):
+    """Why a cell has no environment."""
+
+
 def build(cell: Cell, log: Path) -> str:
-    """Make the environment of a cell; what went wrong, or nothing."""
+    """Make the environment of a cell; what the package has brought to Airflow's packages."""
     pins = PLACE / f"{cell.name}.pins"
-    install = (UV, "pip", "install", "--quiet", "--python", cell.program)
     shutil.rmtree(cell.home, ignore_errors=True)
-    if run(UV, "venv", "--quiet", "--python", cell.python, cell.home, log=log):
-        return f"no Python {cell.python}"
+    if run(UV, "venv", "--quiet", "--python", interpreter(cell.python), cell.home, log=log):
+        raise CellError(f"no Python {cell.python}")
+
+    def install(*arguments: object, fault: str) -> None:
+        if run(UV, "pip", "install", "--quiet", "--python", cell.program, *arguments, log=log):
+            raise CellError(fault)
+
     if cell.bounds:
         # One step: what the package asks for itself is as old as it allows, what those ask for is of the day.
         # But for sqlglot, which is of this package alone: the lowest there is newer than that.
         newer = ("--exclude-newer-package", "sqlglot=2026-10-01")
         lowest = ("--resolution", "lowest-direct", "--exclude-newer", cell.at, *newer)
-        if run(*install, *lowest, "--editable", f"{ROOT}[openlineage]", log=log):
-            return "the lowest versions of pyproject.toml cannot be installed"
+        fault = "the lowest versions of pyproject.toml cannot be installed"
+        install(*lowest, "--editable", f"{ROOT}[openlineage]", fault=fault)
     else:
         airflow = (f"apache-airflow=={cell.airflow}", *(() if cell.beside else more_of(cell)))
-        if run(*install, *airflow, "--exclude-newer", cell.at, log=log):
-            return f"Airflow {cell.airflow} cannot be installed"
-    pins.write_text(_frozen(cell), encoding="utf-8")
+        install(*airflow, "--exclude-newer", cell.at, fault=f"Airflow {cell.airflow} cannot be installed")
+    before = _versions(cell)
+    pins.write_text("".join(f"{name}=={version}\n" for name, version in before.items()), encoding="utf-8")
     if cell.beside:
-        return ""
-    if run(*install, "--constraint", pins, "--editable", ROOT, log=log):
-        return "the package needs other versions than Airflow has"
+        return "nothing"
+    fault = "the package needs other versions than Airflow has"
+    install("--constraint", pins, "--editable", ROOT, fault=fault)
+    brought = _versions(cell).keys() - before
     if "pyspark" in _versions(cell):
-        return "the package brings PySpark"
+        raise CellError("the package brings PySpark")
     # Newer test tools may ask for other packages of the days.
-    if run(*install, "--constraint", pins, *TESTS, log=log):
-        return "the packages of the tests cannot be installed"
+    install("--constraint", pins, *TESTS, fault="the packages of the tests cannot be installed")
     if cell.spark is None:
         # As on a worker whose spark-submit is a program of its own; no test that is run here starts it.
         program = cell.home / "bin" / "spark-submit"
         program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
         program.chmod(0o755)
-    # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last, and of
-    # those files none may be left for a 3.5.
-    # Without a cache: a PySpark that was unpacked for one cell would stay there with 1.4 GB.
-    pyspark = ("--no-cache", "--reinstall-package", "pyspark", f"pyspark=={cell.spark}")
-    if (
-        cell.spark
-        and cell.spark < "4"
-        and run(UV, "pip", "uninstall", "--python", cell.program, "pyspark-client", log=log)
-    ):
-        return "pyspark-client cannot be removed"
-    if cell.spark and run(*install, *pyspark, log=log):
-        return f"PySpark {cell.spark} cannot be installed"
-    return ""
+    else:
+        # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last,
+        # and of those files none may be left for a 3.5.
+        if cell.spark < "4":
+            run(UV, "pip", "uninstall", "--python", cell.program, "pyspark-client", log=log)
+        install(*pyspark(cell.spark), fault=f"PySpark {cell.spark} cannot be installed")
+    return f"{', '.join(f'`{name}`' for name in sorted(brought)) or 'nothing'} to {len(before)}"
+
+
+def interpreter(version: str) -> str:
+    """A Python of this version: that of pyenv if it has one (its shims show only what is chosen), else uv looks."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    return next((str(path) for path in root.glob(f"versions/{version}.*/bin/python")), version)
+
+
+def pyspark(version: str) -> tuple[object, ...]:
+    """Options of ``uv pip install`` that put this PySpark over what is there."""
+    again = ("--reinstall-package", "pyspark")
+    locked = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:pyspark|py4j)==.*\n(?:    --hash.*\n)+", locked, re.MULTILINE)
+    if not any(line.startswith(f"pyspark=={version} ") for line in lines):
+        # Without a cache: a PySpark that was unpacked for one cell would stay there with 1.4 GB.
+        return ("--no-cache", *again, f"pyspark=={version}")
+    # That of `make install` lies in the cache, where it is found by its hash (scripts/install.sh).
+    only = PLACE / "pyspark.txt"
+    only.write_text("".join(lines), encoding="utf-8")
+    return (*again, "--no-deps", "--require-hashes", "--requirement", only)
 
 
 def more_of(cell: Cell) -> tuple[str, ...]:
@@ -165,17 +190,14 @@ def more_of(cell: Cell) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _frozen(cell: Cell) -> str:
-    command = [UV, "pip", "freeze", "--exclude-editable", "--python", cell.program]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def _versions(cell: Cell) -> dict[str, str]:
-    return dict(line.split("==", 1) for line in _frozen(cell).splitlines() if "==" in line)
+    command = [UV, "pip", "freeze", "--exclude-editable", "--python", cell.program]
+    frozen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return dict(line.split("==", 1) for line in frozen.splitlines() if "==" in line)
 
 
 def check(cell: Cell, log: Path, workers: int, short: bool) -> tuple[bool, str]:
-    """Run the tests of a cell: whether all passed, and pytest's own words.
+    """Run the tests of a cell: whether all passed, and how many of which kind.
 
     :param short: a few of them.
     """
@@ -183,31 +205,46 @@ def check(cell: Cell, log: Path, workers: int, short: bool) -> tuple[bool, str]:
     if cell.beside:
         # pytest is that of this package; the test starts the other Airflow.
         more = {"HIVE_ACID_AIRFLOW_2": str(cell.home / "bin" / "airflow")}
-        code, said = _pytest(log, sys.executable, *options, "tests/airflow2", environment=more)
-        return code == 0, said
+        code, counts = _pytest(log, sys.executable, *options, "tests/airflow2", environment=more)
+        return code == 0, f"a DAG: {_words(counts)}"
     left_out = [f"--ignore={path}" for path in (*ONE_STACK, *(() if cell.spark else DATA_PLANE))]
-    apart = (cell.program, *options, "-n", workers)
-    runs: list[tuple[object, ...]] = [
-        (*apart, "-m", "not spark", *left_out, *(SHORT if short else cell.unit)),
-        *((*apart, path) for path in (() if short else DAG_TESTS)),
-    ]
+    apart = (cell.program, *options, *(("-n", workers) if workers > 1 else ()))
     passed = True
+    found: dict[str, Counter[str]] = {}
+
+    def tests(kind: str, *arguments: object) -> None:
+        nonlocal passed
+        code, counts = _pytest(log, *apart, *arguments)
+        passed = passed and code == 0
+        found[kind] = found.get(kind, Counter()) + counts
+
+    unit = SHORT if short else cell.unit
+    kinds = {UNIT: "unit", ROOMS: "rooms", SHORT: "short unit"}
+    tests(kinds[unit], "-m", "not spark", *left_out, *unit)
+    for path in () if short else DAG_TESTS:
+        tests("DAGs", path)
     if cell.spark:
         # The jar for this Spark; those of others are left alone.
-        passed = run(cell.program, "scripts/build_accelerator.py", log=log) == 0
-        runs += [(*apart, path) for path in (SHORT_SPARK if short else SPARK_TESTS)]
-    outcomes = [_pytest(log, *command) for command in runs]
-    return passed and all(code == 0 for code, _ in outcomes), "; ".join(said for _, said in outcomes)
+        passed = run(cell.program, "scripts/build_accelerator.py", log=log) == 0 and passed
+        for path in SHORT_SPARK if short else SPARK_TESTS:
+            tests("short Spark" if short else "Spark", path)
+    return passed, "; ".join(f"{kind}: {_words(counts)}" for kind, counts in found.items())
 
 
-def _pytest(log: Path, *command: object, environment: dict[str, str] | None = None) -> tuple[int, str]:
-    """Its exit code; and which tests they were, with pytest's own words."""
+def _words(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items()) or "no outcome"
+
+
+def _pytest(log: Path, *command: object, environment: dict[str, str] | None = None) -> tuple[int, Counter[str]]:
+    """Its exit code; and how many tests passed, failed and so on."""
     begun = log.stat().st_size
     code = run(*command, log=log, more=environment)
     text = log.read_bytes()[begun:].decode(errors="replace")
     found = re.findall(r"^(?:=+ )?((?:\d+ \w+(?:, )?)+) in [\d.]+s", text, re.MULTILINE)
-    paths = " ".join(f"`{part}`" for part in command if str(part).startswith("tests/"))
-    return code, f"{paths}: {found[-1] if found else 'no outcome'}"
+    outcomes = re.findall(r"(\d+) (\w+)", found[-1]) if found else []
+    return code, Counter(
+        {what: int(number) for number, what in outcomes if not what.startswith(("deselected", "warning"))}
+    )
 
 
 def main() -> int:
@@ -215,35 +252,46 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", metavar="CELL", help=", ".join(cell.name for cell in CELLS))
     parser.add_argument("--workers", type=int, default=2, help="processes of pytest (2)")
-    parser.add_argument("--short", action="store_true", help="a few of a cell's tests")
+    parser.add_argument("--short", action="store_true", help="a few of a cell's tests (make test-matrix-ends)")
+    parser.add_argument("--look", action="store_true", help="only say whether the Pythons are there")
     parser.add_argument("--keep", action="store_true", help="leave the environments there (2 GB each with Spark)")
     arguments = parser.parse_args()
     unknown = set(arguments.cells) - {cell.name for cell in CELLS}
     if unknown:
         parser.error(f"no such cell: {', '.join(sorted(unknown))}; there are {', '.join(cell.name for cell in CELLS)}")
+    cells = [cell for cell in CELLS if not arguments.cells or cell.name in arguments.cells]
+    if arguments.look:
+        find = (UV, "python", "find", "--quiet", "--no-python-downloads")
+        missing = {
+            cell.python for cell in cells if subprocess.run([*find, interpreter(cell.python)], check=False).returncode
+        }
+        print(f"no Python {' and no '.join(sorted(missing))}" if missing else "all Pythons are there")
+        return 1 if missing else 0
     PLACE.mkdir(parents=True, exist_ok=True)
     git = [shutil.which("git") or "git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     failed = False
-    for cell in CELLS:
-        if arguments.cells and cell.name not in arguments.cells:
-            continue
+    for cell in cells:
         log, began = PLACE / f"{cell.name}.log", time.monotonic()
         log.write_text("", encoding="utf-8")
         print(
             f"{cell.name}: Python {cell.python}, Airflow {cell.airflow}, Spark {cell.spark or 'none'} ({log})",
             flush=True,
         )
-        trouble = build(cell, log)
-        passed, said = (False, trouble) if trouble else check(cell, log, arguments.workers, arguments.short)
+        try:
+            brought = build(cell, log)
+            print(f"  after {time.monotonic() - began:.0f} s: the package brings {brought} packages", flush=True)
+            passed, said = check(cell, log, arguments.workers, arguments.short)
+        except CellError as error:
+            brought, passed, said = "", False, str(error)
         if not arguments.keep:
             shutil.rmtree(cell.home, ignore_errors=True)
         failed = failed or not passed
         print(f"  {'passed' if passed else 'FAILED'} after {time.monotonic() - began:.0f} s: {said}", flush=True)
         day = datetime.date.today().isoformat()
         (PLACE / f"{cell.name}.line").write_text(
-            f"| `{cell.name}` | {cell.python} | {cell.airflow} | {cell.spark or 'none'} | {day} | {commit} "
-            f"| {said} |\n",
+            f"| `{cell.name}` | {cell.python} | {cell.airflow} | {cell.spark or 'none'} | {brought} | {said} | {day} "
+            f"| {commit} |\n",
             encoding="utf-8",
         )
         # With what was found for others before.

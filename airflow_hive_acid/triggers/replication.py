@@ -161,12 +161,14 @@ def _seconds(value: object) -> float | None:
 def _moment(value: object) -> int | None:
     from datetime import datetime
 
+    from airflow_hive_acid.python_versions import datetime_of
+
     if value in (None, "", "None"):
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
         return int(value * 1000)
     try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        moment = value if isinstance(value, datetime) else datetime_of(str(value))
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:

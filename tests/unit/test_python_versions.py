@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 import airflow_hive_acid
 from airflow_hive_acid.metastore.database import sqlite_codes
-from airflow_hive_acid.python_versions import StrEnum, add_note, assert_never
+from airflow_hive_acid.python_versions import StrEnum, add_note, as_python_writes, assert_never, datetime_of
 
 _ROOT = Path(airflow_hive_acid.__file__).parent
 
@@ -30,6 +31,27 @@ def test_notes_of_an_exception_are_kept_in_order():
     add_note(error, "second")
     add_note(error, "third")
     assert error.__notes__ == ["second", "third"]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("2026-01-31", "2026-01-31"),
+        ("2026-01-31T12:30:00Z", "2026-01-31T12:30:00+00:00"),
+        ("2026-01-31 12:30:00.5", "2026-01-31 12:30:00.500000"),
+        ("2026-01-31 12:30:00,1234567+01", "2026-01-31 12:30:00.123456+01:00"),
+        ("2026-01-31 12:30-0130", "2026-01-31 12:30-01:30"),
+        ("2026-01-31 12+01:00:30", "2026-01-31 12+01:00:30"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_a_time_is_read_by_the_oldest_python_as_by_newer_ones(text, plain):
+    assert as_python_writes(text) == plain
+    if text == "yesterday":
+        with pytest.raises(ValueError, match="isoformat"):
+            datetime_of(text)
+    else:
+        assert datetime_of(text) == datetime.fromisoformat(plain)
 
 
 def test_a_case_that_nobody_has_thought_of_is_an_error():
@@ -82,8 +104,8 @@ def test_a_locked_database_is_busy_and_an_unknown_table_has_no_code(tmp_path):
 
 
 def test_codes_are_those_of_python():
-    for name in ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "AUTH", "NOTADB", "TOOBIG", "RANGE", "MISMATCH",
-                 "CONSTRAINT_UNIQUE", "CONSTRAINT_PRIMARYKEY"):  # fmt: skip
+    for name in ("BUSY", "LOCKED", "READONLY", "IOERR", "CANTOPEN", "PERM", "AUTH", "NOTADB", "TOOBIG", "RANGE",
+                 "MISMATCH", "CONSTRAINT_UNIQUE", "CONSTRAINT_PRIMARYKEY"):  # fmt: skip
         assert getattr(sqlite_codes, name) == getattr(sqlite3, f"SQLITE_{name}", getattr(sqlite_codes, name))
 
 

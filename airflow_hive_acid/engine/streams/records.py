@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import RECORDS, Column, Source
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
+from airflow_hive_acid.python_versions import datetime_of
 from airflow_hive_acid.sql.parsing.builders import shown
 from airflow_hive_acid.sql.parsing.records import kind_of
 
@@ -129,7 +130,7 @@ def encoder(hive_type: str) -> Encode:
 
 
 def _instant(value: Any) -> str:
-    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    found = datetime_of(value) if isinstance(value, str) else value
     if not isinstance(found, datetime) or found.tzinfo is None:
         raise ValueError("give a datetime with a time zone, or text like 2026-01-31T12:30:00+01:00")
     return found.isoformat(sep=" ")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
-PERM, BUSY, LOCKED, READONLY, CANTOPEN = 3, 5, 6, 8, 14
+PERM, BUSY, LOCKED, READONLY, IOERR, CANTOPEN = 3, 5, 6, 8, 10, 14
 TOOBIG, CONSTRAINT, MISMATCH, AUTH, RANGE, NOTADB = 18, 19, 20, 23, 25, 26
 CONSTRAINT_PRIMARYKEY, CONSTRAINT_UNIQUE = CONSTRAINT | 6 << 8, CONSTRAINT | 8 << 8
 
@@ -21,6 +21,7 @@ _TEXTS = (
     ("database table is locked", LOCKED),
     ("database schema is locked", LOCKED),
     ("attempt to write a readonly database", READONLY),
+    ("disk I/O error", IOERR),
     ("unable to open database", CANTOPEN),
     ("string or blob too big", TOOBIG),
     ("UNIQUE constraint failed", CONSTRAINT_UNIQUE),

@@ -15,6 +15,7 @@ from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.listing.changes import altered_after
 from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.python_versions import datetime_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -124,7 +125,7 @@ def parse_moment(text: str) -> int:
     """
     given = text.strip()
     try:
-        moment = datetime.fromisoformat(given[:-1] + "+00:00" if given[-1:] in ("Z", "z") else given)
+        moment = datetime_of(given[:-1] + "Z" if given[-1:] == "z" else given)
     except ValueError:
         raise InvalidArgumentsError(
             f"{text[:80]!r} is no time; write for example '2026-11-25 14:00:00', in UTC, or with a zone: "

@@ -18,6 +18,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.python_versions import datetime_of
 from airflow_hive_acid.sql.parsing.builders import literal, quoted_column, shown, timestamp_text
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def _date(value: Any) -> str:
 
 def _timestamp(value: Any) -> str:
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        value = datetime_of(value)
     if isinstance(value, datetime):
         return timestamp_text(value)
     if isinstance(value, date):

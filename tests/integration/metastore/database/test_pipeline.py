@@ -27,6 +27,7 @@ from airflow_hive_acid.metastore.database.database import Database, Repeat
 from airflow_hive_acid.metastore.database.expressions import halt_if
 from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.locks.interface import LockRequest
+from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID
 from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
@@ -410,13 +411,17 @@ def test_a_snapshot_reads_no_more_rows_when_there_is_more_history(
         written = ["T2W_TXNID", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID"]
         connection.execute(sa.insert(write_ids).from_select(written, sa.select(number, *of_write)))
         connection.execute(sa.update(txns).where(txns.c.TXN_ID > 2997).values(TXN_STATE="o"))
+        if client.database.layout().counts_txns:
+            # A Hive 3 has rows of open and aborted txns only, and counts.
+            connection.execute(sa.delete(txns).where(txns.c.TXN_STATE == "c"))
+            connection.execute(sa.update(NEXT_TXN_ID).values(NTXN_NEXT=3000))
 
     def read(connection: Any) -> list[int]:
         cursor = connection.connection.driver_connection.cursor()
         prepared = cursor.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
         found = []
         for name, text in prepared:
-            if text.startswith("WITH bound"):
+            if " AS neighbours" in text:
                 given = ", ".join("NULL" if v is None else f"'{v.decode()}'" for v in sent[text.encode()])
                 plan = cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {name}({given})").fetchone()
                 found.append(_rows_read(plan[0][0]["Plan"]))

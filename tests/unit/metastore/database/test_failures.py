@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 
 import pymysql.err
 import pytest
@@ -68,7 +69,8 @@ def test_a_pattern_that_matches_no_part_is_worth_no_retry(pattern: str) -> None:
 
 def test_sqlites_code_and_text_are_looked_at() -> None:
     error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    if sys.version_info >= (3, 11):
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
     for pattern in ("^10$", "^disk", "SQLState=null, ErrorCode=10"):
         assert FailureRules.from_setting(pattern).classify(error) is Failure.RETRYABLE
 
