@@ -109,7 +109,7 @@ test-object-store: install $(CLASSES)
 ## make test-cluster   files on an HDFS under Kerberos, with a YARN beside it (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
 .PHONY: test-cluster kerberos
 test-cluster: install kerberos
-	@test -d build/kerberos || $(BIN)/python -m pip --quiet install --target build/kerberos requests-kerberos
+	@test -f build/kerberos/.installed || { $(BIN)/python -m pip --quiet install --upgrade --target build/kerberos --no-deps requests-kerberos pyspnego gssapi krb5 decorator && touch build/kerberos/.installed; }
 	@PYTHONPATH=build/kerberos $(BIN)/python -m pytest -q --backend sqlite -m cluster --durations 5 tests/cluster
 
 ## make test-zookeeper  the locks of the Hive Concurrency Model on a ZooKeeper of its own on loopback (its jars are Spark's)
