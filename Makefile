@@ -15,7 +15,7 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 # A server of MariaDB or MySQL for each worker is more than two cores bear: clients would wait for longer than they allow.
 PARALLEL_SERVERS ?= -n 2 --dist loadfile
 # Layers with servers of their own have targets of their own.
-HERE := "not interop and not storage and not zookeeper and not live and not browser"
+HERE := "not interop and not storage and not cluster and not zookeeper and not live and not browser"
 
 .PHONY: histories install accelerator accelerators dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
@@ -105,6 +105,12 @@ histories: install mariadb
 ## make test-object-store  tables on an S3 server (s3a://) and on an HDFS, both started by the tests (needs Maven)
 test-object-store: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m storage tests/storage
+
+## make test-cluster   files on an HDFS under Kerberos, with a YARN beside it (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
+.PHONY: test-cluster kerberos
+test-cluster: install kerberos
+	@test -f build/kerberos/.installed || { $(BIN)/python -m pip --quiet install --upgrade --target build/kerberos --no-deps requests-kerberos pyspnego gssapi krb5 decorator && touch build/kerberos/.installed; }
+	@PYTHONPATH=build/kerberos $(BIN)/python -m pytest -q --backend sqlite -m cluster --durations 5 tests/cluster
 
 ## make test-zookeeper  the locks of the Hive Concurrency Model on a ZooKeeper of its own on loopback (its jars are Spark's)
 test-zookeeper: install
@@ -212,6 +218,14 @@ mariadb:
 	    echo "mariadbd is missing: install Debian's package mariadb-server (sudo apt-get install mariadb-server)" >&2; \
 	    exit 1; }; \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends mariadb-server; }
+
+# The realm of test-cluster, and what its Python client is compiled with; as root they are installed.
+kerberos:
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v krb5kdc >/dev/null && command -v kadmin.local >/dev/null && command -v kinit >/dev/null && command -v krb5-config >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo "Kerberos is missing: install Debian's packages krb5-kdc, krb5-admin-server, krb5-user and libkrb5-dev" >&2; \
+	    exit 1; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends krb5-kdc krb5-admin-server krb5-user libkrb5-dev; }
 
 # What the MySQL of test-mysql is linked with; as root it is installed.
 libaio:

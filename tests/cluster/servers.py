@@ -1,0 +1,302 @@
+"""A Kerberos realm, an HDFS and a YARN of their own on loopback, gone with the tests.
+
+Each server is a process. The Hadoop is the one that PySpark's client speaks; its jars are those of the storage tests.
+HDFS and YARN run in a mount namespace in which the checkout, the Python environment, the home directory and ``/tmp``
+are empty: what an executor or a driver needs has to travel, as between machines.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from tests.storage.servers import SPARK_JARS, StorageError, free_port, jars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+REALM = "HIVE-ACID.TEST"
+CHECKOUT = Path(__file__).resolve().parents[2]
+HEAP = "-Xmx320m"
+START_SECONDS = 180
+_OPENS = (
+    "java.base/java.lang",
+    "java.base/java.util",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/sun.nio.ch",
+)
+_SHARED = ("hadoop-client-", "slf4j-", "log4j-", "jcl-over-", "commons-cli", "zookeeper-")
+
+
+@dataclass(frozen=True)
+class Realm:
+    """A running key distribution centre."""
+
+    folder: Path
+
+    @property
+    def conf(self) -> Path:
+        """Its ``krb5.conf``."""
+        return self.folder / "krb5.conf"
+
+    def keytab(self, *principals: str) -> Path:
+        """A keytab of new principals."""
+        path = self.folder / f"{principals[0].partition('/')[0]}.keytab"
+        for principal in principals:
+            self._admin(f"addprinc -randkey {principal}@{REALM}")
+            self._admin(f"ktadd -k {path} {principal}@{REALM}")
+        return path
+
+    def ticket(self, keytab: Path, principal: str, cache: Path, lifetime: str = "1d") -> None:
+        """Log in: put a ticket into a cache.
+
+        :param lifetime: as kinit reads it, for example ``20s``.
+        """
+        _run(["kinit", "-l", lifetime, "-c", str(cache), "-k", "-t", str(keytab), principal], self.environment)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that lead to it."""
+        return {"KRB5_CONFIG": str(self.conf), "KRB5_KDC_PROFILE": str(self.folder / "kdc.conf")}
+
+    def _admin(self, query: str) -> None:
+        _run([_program("kadmin.local"), "-r", REALM, "-q", query], self.environment)
+
+
+@contextmanager
+def realm(folder: Path) -> Iterator[Realm]:
+    """A realm of its own, whose key distribution centre listens on loopback."""
+    port = free_port()
+    (folder / "krb5.conf").write_text(
+        f"[libdefaults]\n default_realm = {REALM}\n rdns = false\n dns_canonicalize_hostname = false\n"
+        " dns_lookup_kdc = false\n dns_lookup_realm = false\n udp_preference_limit = 1\n ticket_lifetime = 1d\n"
+        f"[realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n"
+        f"[domain_realm]\n localhost = {REALM}\n"
+    )
+    (folder / "kdc.conf").write_text(
+        f"[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n"
+        f"[realms]\n {REALM} = {{\n  database_name = {folder}/principal\n  key_stash_file = {folder}/stash\n"
+        "  max_life = 2d\n  supported_enctypes = aes256-cts-hmac-sha1-96:normal\n }\n"
+    )
+    made = Realm(folder)
+    _run([_program("kdb5_util"), "-r", REALM, "create", "-s", "-P", secrets.token_hex(16)], made.environment)
+    with server([_program("krb5kdc"), "-n", "-r", REALM], folder / "kdc.log", made.environment, port):
+        yield made
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running HDFS and YARN under Kerberos.
+
+    :param authority: of its ``hdfs:`` URIs.
+    :param web: address of its WebHDFS.
+    :param conf: directory with ``core-site.xml``, ``hdfs-site.xml`` and ``yarn-site.xml`` for clients.
+    :param manager: address of the ResourceManager's REST interface.
+    """
+
+    realm: Realm
+    authority: str
+    web: str
+    conf: Path
+    manager: str
+
+
+@contextmanager
+def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
+    """A name node, a data node, a ResourceManager and a NodeManager; access is by Kerberos alone."""
+    service = kerberos.keytab("hdfs/localhost", "yarn/localhost", "HTTP/localhost")
+    names = ("namenode", "web", "data", "data_web", "data_ipc", "rm", "scheduler", "tracker", "rm_admin", "rm_web")
+    ports = {name: free_port() for name in (*names, "nm", "nm_web", "localizer")}
+    conf, state = folder / "conf", folder / "state"
+    conf.mkdir()
+    state.mkdir()
+    (folder / "http.secret").write_text(secrets.token_hex(32))
+    at = {name: f"localhost:{port}" for name, port in ports.items()}
+    _site(
+        conf / "core-site.xml",
+        {
+            "fs.defaultFS": f"hdfs://{at['namenode']}",
+            "hadoop.security.authentication": "kerberos",
+            "hadoop.security.authorization": "true",
+            "hadoop.rpc.protection": "privacy",
+            "hadoop.user.group.static.mapping.overrides": "hdfs=hadoop;yarn=hadoop;airflow=users;HTTP=hadoop",
+            "hadoop.tmp.dir": "/mnt/state/tmp",
+            "hadoop.http.authentication.signature.secret.file": "/mnt/run/http.secret",
+            "hadoop.http.authentication.type": "kerberos",
+            "hadoop.http.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
+            "hadoop.http.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
+        },
+    )
+    _site(
+        conf / "hdfs-site.xml",
+        {
+            "dfs.replication": "1",
+            "dfs.permissions.superusergroup": "hadoop",
+            "dfs.block.access.token.enable": "true",
+            "dfs.data.transfer.protection": "privacy",
+            # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
+            "ignore.secure.ports.for.testing": "true",
+            "dfs.namenode.name.dir": "/mnt/state/name",
+            "dfs.datanode.data.dir": "/mnt/state/data",
+            "dfs.namenode.http-address": at["web"],
+            "dfs.datanode.address": at["data"],
+            "dfs.datanode.http.address": at["data_web"],
+            "dfs.datanode.ipc.address": at["data_ipc"],
+            "dfs.datanode.hostname": "localhost",
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+            **{f"dfs.{node}.kerberos.principal": f"hdfs/localhost@{REALM}" for node in ("namenode", "datanode")},
+            **{f"dfs.{node}.keytab.file": f"/mnt/realm/{service.name}" for node in ("namenode", "datanode")},
+            "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
+            "dfs.web.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
+        },
+    )
+    _site(
+        conf / "yarn-site.xml",
+        {
+            "yarn.resourcemanager.address": at["rm"],
+            "yarn.resourcemanager.scheduler.address": at["scheduler"],
+            "yarn.resourcemanager.resource-tracker.address": at["tracker"],
+            "yarn.resourcemanager.admin.address": at["rm_admin"],
+            "yarn.resourcemanager.webapp.address": at["rm_web"],
+            "yarn.nodemanager.address": at["nm"],
+            "yarn.nodemanager.webapp.address": at["nm_web"],
+            "yarn.nodemanager.localizer.address": at["localizer"],
+            "yarn.nodemanager.local-dirs": "/mnt/state/nm-local",
+            "yarn.nodemanager.log-dirs": "/mnt/run/containers",
+            "yarn.nodemanager.resource.memory-mb": "6144",
+            "yarn.nodemanager.resource.cpu-vcores": "8",
+            "yarn.nodemanager.vmem-check-enabled": "false",
+            "yarn.nodemanager.pmem-check-enabled": "false",
+            "yarn.nodemanager.disk-health-checker.enable": "false",
+            "yarn.nodemanager.delete.debug-delay-sec": "600",
+            "yarn.scheduler.minimum-allocation-mb": "128",
+            "yarn.am.liveness-monitor.expiry-interval-ms": "60000",
+            "yarn.resourcemanager.scheduler.class": (
+                "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler"
+            ),
+            **{f"yarn.{node}.principal": f"yarn/localhost@{REALM}" for node in ("resourcemanager", "nodemanager")},
+            **{f"yarn.{node}.keytab": f"/mnt/realm/{service.name}" for node in ("resourcemanager", "nodemanager")},
+        },
+    )
+    hdfs, yarn = "org.apache.hadoop.hdfs.server", "org.apache.hadoop.yarn.server"
+    start = _Hidden(folder, kerberos, conf, state)
+    start.run(f"{hdfs}.namenode.NameNode", "-format", "-nonInteractive")
+    with ExitStack() as running:
+        for name, main, port in (
+            ("namenode", f"{hdfs}.namenode.NameNode", "namenode"),
+            ("datanode", f"{hdfs}.datanode.DataNode", "data"),
+            ("resourcemanager", f"{yarn}.resourcemanager.ResourceManager", "rm"),
+            ("nodemanager", f"{yarn}.nodemanager.NodeManager", "nm"),
+        ):
+            log = folder / f"{name}.log"
+            running.enter_context(server(start.command(main), log, kerberos.environment, ports[port]))
+        yield Cluster(kerberos, at["namenode"], at["web"], conf, f"http://{at['rm_web']}")
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """Starts Hadoop's programs where this checkout, this Python and ``/tmp`` cannot be seen."""
+
+    folder: Path
+    realm: Realm
+    conf: Path
+    state: Path
+
+    def command(self, main: str, *arguments: str) -> list[str]:
+        home = Path(os.environ.get("JAVA_HOME") or Path(shutil.which("java") or "java").resolve().parents[1])
+        shared = self.folder / "spark-jars"
+        if not shared.exists():
+            shared.mkdir()
+            for jar in SPARK_JARS.glob("*.jar"):
+                if jar.name.startswith(_SHARED):
+                    shutil.copy(jar, shared)
+        seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run": self.folder}
+        seen |= {"realm": self.realm.folder, "state": self.state}
+        binds = [f"mkdir /mnt/{name} && mount --bind '{path}' /mnt/{name}" for name, path in seen.items()]
+        hidden = {str(CHECKOUT), sys.prefix, str(Path.home()), "/tmp"}  # noqa: S108 - it is hidden
+        script = [
+            "set -e",
+            "mount -t tmpfs tmpfs /mnt",
+            *binds,
+            *(f"mount -t tmpfs tmpfs '{path}'" for path in sorted(hidden)),
+            "mkdir -p /mnt/run/containers && cd /mnt/state",
+            'exec "$@"',
+        ]
+        java = [str(home / "bin" / "java"), HEAP, "-Djava.net.preferIPv4Stack=true"]
+        java += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS]
+        java += ["-Djava.security.krb5.conf=/mnt/realm/krb5.conf", "-Dlog4j2.level=INFO"]
+        java += ["-cp", "/mnt/run/conf:/mnt/jars/*:/mnt/spark/*", main, *arguments]
+        own = ["--map-root-user"] if os.getuid() else []
+        return ["unshare", "-m", *own, "bash", "-c", "\n".join(script), "cluster", *java]
+
+    def run(self, main: str, *arguments: str) -> None:
+        _run(self.command(main, *arguments), self.realm.environment)
+
+
+@contextmanager
+def server(command: list[str], log: Path, environment: Mapping[str, str], port: int) -> Iterator[None]:
+    """A process in a group of its own that listens on a port; its group is killed at the end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=log.parent,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait(lambda: process.poll() is not None or _listens(port), f"{command[0]} … listens", log)
+        if process.poll() is not None:
+            raise StorageError(f"{log.stem} does not start; the end of its log:\n{log.read_text()[-4000:]}")
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
+        process.wait()
+
+
+def _wait(ready: Callable[[], bool], what: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready():
+        if time.monotonic() > deadline:
+            raise StorageError(f"not in {START_SECONDS} s: {what}; the end of its log:\n{log.read_text()[-4000:]}")
+        time.sleep(0.2)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _program(name: str) -> str:
+    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if path is None:
+        raise StorageError(f"{name} is missing: install Debian's packages krb5-kdc, krb5-admin-server and krb5-user")
+    return path
+
+
+def _run(command: list[str], environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=START_SECONDS
+    )
+    if done.returncode:
+        raise StorageError(f"{command[0]} … failed:\n{(done.stdout + done.stderr)[-4000:]}")
+
+
+def _site(path: Path, settings: Mapping[str, str]) -> None:
+    lines = [f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]
+    path.write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")
