@@ -164,7 +164,7 @@ def run(
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _STORAGE_CLIENTS:
             raise
-        say(f"error: the storage cannot be used: {error} ({type(error).__name__}); see docs/how-to/storage.md")
+        say(f"error: the storage cannot be used: {error} ({type(error).__name__}); see docs/how-to/running/storage.md")
         sys.exit(1)
     except SystemExit as end:
         if end.code != _TYPER_INTERRUPTED:

@@ -109,7 +109,7 @@ def _doc(policies: Sequence[Policy]) -> str:
     if not policies:
         return (
             f"There are no replication policies: write some into a file and name it in `[{SECTION}] {OPTION}`; see "
-            "docs/how-to/replication.md."
+            "docs/how-to/running/replication.md."
         )
     lines = ["Replicates tables from one metastore and warehouse to another.", "", "| policy | from | to | tables |",
              "|---|---|---|---|"]  # fmt: skip

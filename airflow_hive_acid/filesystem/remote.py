@@ -54,7 +54,7 @@ class FsspecFilesystem:
         except (ImportError, ValueError, OSError) as error:
             remedy = "install the package it names"
             if protocol == "hdfs":
-                remedy = "install libhdfs, or say where its WebHDFS is: FSSPEC_WEBHDFS, see docs/how-to/storage.md"
+                remedy = "install libhdfs, or set FSSPEC_WEBHDFS to its WebHDFS: see docs/how-to/running/storage.md"
             # libhdfs lists each place where it has looked for a JVM, a line for one.
             said = str(error).partition("\n")[0]
             raise ConfigurationError(f"{uri}: fsspec cannot open {protocol!r} ({said}); {remedy}") from error

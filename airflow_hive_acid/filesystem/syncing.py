@@ -3,7 +3,7 @@
 A database commits with a sync; files that it names could still be in the memory of the machine, and a loss of power
 would leave a committed transaction without its rows. So what a transaction has published is synced before it commits:
 the files, their directories, and the directories above them in which their names are new. Other filesystems promise
-this themselves, each in its way (docs/how-to/storage.md): nothing is done there. Keeps R17: what is
+this themselves, each in its way (docs/how-to/running/storage.md): nothing is done there. Keeps R17: what is
 committed is there.
 """
 

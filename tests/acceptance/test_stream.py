@@ -1,4 +1,4 @@
-"""``hive-acid stream run`` with the program of docs/how-to/streaming.md and a real spark-submit, which is killed."""
+"""``hive-acid stream run`` with the program of docs/how-to/streams/streaming.md and a spark-submit that is killed."""
 
 import json
 import os

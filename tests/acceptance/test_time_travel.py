@@ -1,4 +1,4 @@
-"""docs/how-to/time-travel.md as it is: its statements and commands are run in their order, and print what it says."""
+"""docs/how-to/streams/time-travel.md as it is: its statements and commands run, in order, and print what it says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_hive_acid.maintenance import run_cleaner
 from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 
 pytestmark = pytest.mark.spark
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "time-travel.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "streams" / "time-travel.md"
 
 
 def _blocks(language):

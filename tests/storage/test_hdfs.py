@@ -26,7 +26,7 @@ pytestmark = pytest.mark.storage
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Authority of a running HDFS; fsspec knows where its WebHDFS is, as docs/how-to/storage.md says."""
+    """Authority of a running HDFS; fsspec knows where its WebHDFS is, as docs/how-to/running/storage.md says."""
     with hdfs_cluster(tmp_path_factory.mktemp("hdfs")) as (authority, web), pytest.MonkeyPatch.context() as patch:
         patch.setitem(fsspec.config.conf, "webhdfs", {"user": "hive", "namenodes": {authority: web}})
         patch.setenv("HADOOP_USER_NAME", "hive")

@@ -60,7 +60,7 @@ def warehouse(endpoint: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def conf(endpoint: str, tmp_path: Path) -> dict[str, str]:
-    """How Spark gets at the server, as docs/how-to/storage.md says."""
+    """How Spark gets at the server, as docs/how-to/running/storage.md says."""
     return {
         "spark.jars": ",".join(map(str, jars("s3a"))),
         "spark.hadoop.fs.s3a.endpoint": endpoint,

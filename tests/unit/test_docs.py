@@ -175,7 +175,7 @@ def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
 
 def test_no_page_of_instructions_is_longer_than_a_task() -> None:
     """What one page of the how-to part tells is one task."""
-    lengths = {page.name: len(page.read_text().splitlines()) for page in (ROOT / "docs" / "how-to").glob("*.md")}
+    lengths = {page.name: len(page.read_text().splitlines()) for page in (ROOT / "docs" / "how-to").rglob("*.md")}
     assert {name for name, lines in lengths.items() if lines > 200} == set()
     assert len(lengths) > 20
 

@@ -61,10 +61,10 @@ def test_what_tests_read_behind_a_language_becomes_a_title(site: Any) -> None:
 
 def test_every_file_that_a_page_leads_to_gets_a_page(site: Any) -> None:
     """The README leads to the changelog, a how-to page to an example; a file that is not there is an error."""
-    found = site.outside(["docs/how-to/change-rows.md", "docs/tutorials/getting-started.md"])
+    found = site.outside(["docs/how-to/dags/change-rows.md", "docs/tutorials/getting-started.md"])
     assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/change_rows.py"} <= found.keys()
     assert found["examples/change_rows.py"].startswith("# examples/change_rows.py\n\n````python\n")
-    assert "](../how-to/transactions.md)" in found["README.md"]
+    assert "](../how-to/dags/transactions.md)" in found["README.md"]
 
 
 def test_a_page_that_leads_to_no_file_is_an_error(site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

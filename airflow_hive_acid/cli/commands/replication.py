@@ -169,7 +169,7 @@ def events(
 def failover(context: typer.Context, name: _Name, policies: _Policies = None, sites: _Sites = None) -> None:
     """Let the replica be written, and by the policy no more. The source need not be there.
 
-    See docs/how-to/replication-acid.md.
+    See docs/how-to/running/replication-acid.md.
     """
     from airflow_hive_acid.replication.cycles.cycle import fail_over_policy
 

@@ -1,7 +1,7 @@
 """The demo's replica: a second metastore and warehouse beside the CSV files, which follow the demo's tables.
 
-A real replica has an Airflow connection and a policy in Airflow's configuration (docs/how-to/replication.md); here both
-are made on the spot.
+A real replica has an Airflow connection and a policy in Airflow's configuration
+(docs/how-to/running/replication.md); here both are made on the spot.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ function Body({ known, connection, wanted, view }) {
   if (!connection) {
     return h("div", { className: "ha-box" }, h("strong", null, wanted ? `There is no connection ${wanted}` : "No connection yet"),
       h("p", null, wanted ? h(PageLink, { to: "?" }, "Go to the default one")
-        : "Add a connection of type Hive ACID with the metastore's database and the warehouse; docs/how-to/run-sql.md says how."));
+        : "Add a connection of type Hive ACID with the metastore's database and the warehouse; docs/how-to/dags/run-sql.md says how."));
   }
   if (connection.error) {
     return h("div", { className: "ha-box ha-box-error", role: "alert" },

@@ -31,7 +31,7 @@ BEGINNINGS = {
     "PREPARE": _TEMPLATES,
     "REFRESH": _FRESH,
     "RENAME": "INSERT INTO … SELECT into a table of the new name",
-    "REPL": "a replication policy (docs/how-to/replication.md), or EXPORT TABLE … FOR REPLICATION",
+    "REPL": "a replication policy (docs/how-to/running/replication.md), or EXPORT TABLE … FOR REPLICATION",
     "REPLACE": "INSERT OVERWRITE, or MERGE",
     "RESTORE": "INSERT OVERWRITE … SELECT * FROM t FOR SYSTEM_VERSION AS OF n",
     "REVOKE": _ACCESS,
@@ -44,7 +44,7 @@ BEGINNINGS = {
 
 _OBJECTS = {
     "CATALOG": _CATALOGS,
-    "CONNECTOR": "CREATE TEMPORARY VIEW … USING reads files, a job of your own the rest (docs/how-to/pyspark.md)",
+    "CONNECTOR": "CREATE TEMPORARY VIEW … USING reads files, a job of your own the rest (docs/how-to/dags/pyspark.md)",
     "INDEX": _INDEXES,
     "POOL": _WORKLOAD,
     "RESOURCE": _WORKLOAD,

@@ -19,7 +19,7 @@ _ELSEWHERE = {
     "system": "they belong to the Java of a Hive server; Spark's are set with spark_conf",
     "metaconf": "the metastore is a database here, with the settings of the connection",
 }
-_CODE = "statements run no code of their own: a job of your own does (docs/how-to/pyspark.md)"
+_CODE = "statements run no code of their own: a job of your own does (docs/how-to/dags/pyspark.md)"
 REFUSED = {
     "ADD": f"ADD JAR, FILE and ARCHIVE are not supported: {_CODE}; jars for Spark: spark.jars in spark_conf",
     "DELETE": f"DELETE JAR, FILE and ARCHIVE are not supported: {_CODE}",

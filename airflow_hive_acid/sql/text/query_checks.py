@@ -52,7 +52,7 @@ def check_expression(source: SourceText, tree: exp.Expr, place: Span) -> exp.Exp
         if isinstance(node, exp.With) and node.args.get("recursive"):
             problem = (
                 "WITH RECURSIVE is not supported: neither Hive nor every Spark that this runs on has it; join once for "
-                "each level, or a job of your own does (docs/how-to/pyspark.md)"
+                "each level, or a job of your own does (docs/how-to/dags/pyspark.md)"
             )
             raise source.unsupported(problem, *span(node, place))
         if isinstance(node, exp.In) and not any(map(node.args.get, ("expressions", "query", "unnest", "field"))):

@@ -1,4 +1,4 @@
-"""HiveAcidStreamOperator: the example of docs/how-to/streaming.md, killed tries, and arguments that do not fit."""
+"""HiveAcidStreamOperator: the example of docs/how-to/streams/streaming.md, killed tries, arguments that do not fit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_example_streams_orders_and_customers(postgresql_testbed, registered
 
 
 def test_the_page_shows_the_example_as_it_is():
-    page = (ROOT / "docs" / "how-to" / "streaming.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "streams" / "streaming.md").read_text()
     blocks = [block.strip() for block in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)]
     program = (ROOT / "examples" / "stream_orders.py").read_text()
     dag = (ROOT / "examples" / "streaming.py").read_text()
@@ -70,7 +70,7 @@ def test_the_page_shows_the_example_as_it_is():
 
 
 def test_the_described_query_of_change_events_on_the_page_is_one():
-    page = (ROOT / "docs" / "how-to" / "streaming.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "streams" / "streaming.md").read_text()
     (block,) = re.findall(r"^```python\n(stock = HiveAcidStreamOperator.*?)^```", page, re.S | re.M)
     names = {"HiveAcidStreamOperator": HiveAcidStreamOperator}
     exec(block, names)  # noqa: S102 - our own page

@@ -1,4 +1,4 @@
-"""docs/how-to/streaming-batches.md: its examples run, on real files, and what they promise is so."""
+"""docs/how-to/streams/streaming-batches.md: its examples run, on real files, and what they promise is so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "streaming-batches.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "streams" / "streaming-batches.md").read_text()
 EXAMPLES = re.findall(r"^```python(?: error=([^\n]*))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 COMMAND = re.search(r"^\$ hive-acid ingest (.*)$", PAGE, re.MULTILINE)
 TABLES = """
@@ -57,9 +57,9 @@ def test_the_examples_run(real_engine: Engine, client: MetastoreClient, tmp_path
     names = {"hook": hook, "HiveAcidInsertOperator": insert}
     for error, text in EXAMPLES:
         with pytest.raises(BadRecordError, match=error) if error else contextlib.nullcontext():
-            exec(compile(text, "docs/how-to/streaming-batches.md", "exec"), names)  # noqa: S102 - our own page
+            exec(compile(text, "docs/how-to/streams/streaming-batches.md", "exec"), names)  # noqa: S102 - our own page
         if "stream=" in text:
-            exec(compile(text, "docs/how-to/streaming-batches.md", "exec"), names)  # noqa: S102 - again, and nothing is doubled
+            exec(compile(text, "docs/how-to/streams/streaming-batches.md", "exec"), names)  # noqa: S102 - again, and nothing is doubled
     assert rows(engine, "SELECT day, count(*), min(id), max(id) FROM shop.events GROUP BY day ORDER BY day") == [
         ["2026-11-22", 9, 1, 9],
         ["2026-11-23", 6, 100, 105],

@@ -184,7 +184,7 @@ def test_what_is_well_tells_from_where_on_it_is_not() -> None:
 
 
 def test_the_manual_names_every_metric_that_has_a_threshold_and_its_setting() -> None:
-    manual = (Path(__file__).parents[3] / "docs" / "how-to" / "metrics.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs" / "how-to" / "running" / "metrics.md").read_text()
     table = manual[manual.index("# Metrics") : manual.index("**In Airflow's metrics.**")]
     for name, rule in health._RULES.items():
         assert f"`{name}`" in table

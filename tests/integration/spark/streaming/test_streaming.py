@@ -163,8 +163,8 @@ def test_a_poison_record_stops_the_stream_with_its_row_named_and_nothing_of_it_w
 
 
 def blocks_of_the_page() -> list[str]:
-    """The section on change data capture of docs/how-to/streaming.md, as it is."""
-    page = (Path(__file__).parents[4] / "docs" / "how-to" / "streaming.md").read_text(encoding="utf-8")
+    """The section on change data capture of docs/how-to/streams/streaming.md, as it is."""
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "streams" / "streaming.md").read_text(encoding="utf-8")
     section = page.partition("## Changes from a database (CDC)")[2].partition("\n## ")[0]
     return re.findall(r"^```python\n(.*?)^```", section, re.S | re.M)
 
