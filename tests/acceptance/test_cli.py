@@ -103,6 +103,7 @@ def test_each_verb_is_a_process_that_works_on_a_server(metastore_url, tmp_path, 
 
 
 @pytest.mark.spark
+@pytest.mark.story("hive-acid demo")
 def test_demo_starts_with_nothing_and_leaves_nothing(home, tmp_path, monkeypatch):
     """Its own metastore, whatever the environment says; Spark on this machine."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
