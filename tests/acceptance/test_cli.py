@@ -36,6 +36,7 @@ def call(*arguments, stdin=None, **environment):
 
 @pytest.mark.backends("postgresql", "mariadb")  # the demo is the same on SQLite
 @pytest.mark.spark
+@pytest.mark.story("a script on a server")
 def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
     """The rows of the last SELECT, and nothing else, go to standard output; the URL comes from the environment."""
     data = tmp_path / "rows.csv"
