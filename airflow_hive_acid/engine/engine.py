@@ -109,8 +109,7 @@ class Engine:
         :param once: what several tries of the script have in common; each write is applied by one of them, and the
             others return its result (R14).
         :param lease: what is written commits only while it is held (R8), and does not wait for it (R6).
-        :param patience: how long a statement waits for its locks here, and what has been waited for. Queries and DDL
-            do so for locks of the Hive Concurrency Model; for Hive 4's they wait as long as the settings say.
+        :param patience: how long a statement waits for its locks here, and what has been waited for.
         :param variables: what ``${hivevar:name}`` stands for, as text, by name; with None, ``${…}`` is no more than
             these characters. Give ``{}`` for a script that sets its variables itself.
         :param settings: settings of this script by key, as SET at its beginning.

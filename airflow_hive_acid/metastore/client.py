@@ -174,9 +174,10 @@ class MetastoreClient(Verbs):
         plain: Iterable[str] = (),
         agent_info: str | None = None,
         locks: Locks | None = None,
+        patience: Patience | None = None,
     ) -> ReaderSnapshot:
         """A snapshot for reading, to be used as a context manager; registered, locked and kept alive (R16)."""
-        return self.open_snapshot(tables, plain=plain, agent_info=agent_info, locks=locks)
+        return self.open_snapshot(tables, plain=plain, agent_info=agent_info, locks=locks, patience=patience)
 
     def open_snapshot(
         self,
@@ -185,14 +186,17 @@ class MetastoreClient(Verbs):
         plain: Iterable[str] = (),
         agent_info: str | None = None,
         locks: Locks | None = None,
+        patience: Patience | None = None,
     ) -> ReaderSnapshot:
         """A snapshot that stays open until ``close()``.
 
         :param plain: those of the tables that have no transactions.
         :param locks: what to lock; by default every table, for reading.
+        :param patience: how long to wait here; by default until the locks are granted.
+        :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
         """
         uses = table_uses([tables] if isinstance(tables, str) else list(tables), plain=plain)
-        return ReaderSnapshot(self, begin(self, uses, agent_info, TxnType.READ_ONLY, locks=locks))
+        return ReaderSnapshot(self, begin(self, uses, agent_info, TxnType.READ_ONLY, locks=locks, patience=patience))
 
     def resume_snapshot(self, document: Mapping[str, Any]) -> ReaderSnapshot:
         """Go on with a snapshot of another process: same lists, kept alive from here.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking.holds import NothingBeside
@@ -17,7 +16,7 @@ from airflow_hive_acid.engine.locking.requests import (
     Statements,
 )
 from airflow_hive_acid.errors import ConfigurationError
-from airflow_hive_acid.metastore.protocol import Locks
+from airflow_hive_acid.metastore.protocol import Locks, patiently
 from airflow_hive_acid.sql.locks.ddl_locks import ddl_locks
 from airflow_hive_acid.sql.locks.rules import LockSettings, merged
 from airflow_hive_acid.sql.locks.statement_locks import ctas_locks, data_locks, declared_locks, replacement_locks
@@ -59,11 +58,6 @@ class Hive4Locking(Locking):
         """There are."""
 
     @property
-    def keeps_requests(self) -> bool:
-        """It does."""
-        return True
-
-    @property
     def off(self) -> str | None:
         """They never are."""
         return None
@@ -95,8 +89,8 @@ class Hive4Locking(Locking):
         return NothingBeside()
 
     def around(self, statement: DdlStatement, patience: Patience | None = None) -> AbstractContextManager[object]:
-        """Nothing: DDL is a txn, with Hive's locks."""
-        return contextlib.nullcontext()
+        """Nothing besides: DDL is a txn, with Hive's locks, and waits for them with this patience."""
+        return patiently(patience)
 
     def _of_ddl(self, statement: DdlStatement) -> Sequence[PlannedLock]:
         return ddl_locks(statement, self._tables.table, self._rules)

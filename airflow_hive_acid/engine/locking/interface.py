@@ -86,11 +86,6 @@ class Locking(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def keeps_requests(self) -> bool:
-        """Whether a request that is not granted yet stays in a queue; otherwise it is denied, and holds nothing."""
-
-    @property
-    @abc.abstractmethod
     def off(self) -> str | None:
         """The setting by which nothing at all is locked; None when there are locks."""
 
@@ -105,10 +100,11 @@ class Locking(abc.ABC):
 
     @abc.abstractmethod
     def around(self, statement: DdlStatement, patience: Patience | None = None) -> AbstractContextManager[object]:
-        """Hold what DDL locks besides what the metastore locks for it in its txn.
+        """Hold what DDL locks besides what the metastore locks for it in its txn, which is waited for inside.
 
-        :param patience: how long to wait for that here; by default as long as the settings say.
-        :raises LocksDeniedForNowError: when the patience was not enough; nothing is held.
+        :param patience: how long to wait here for either; by default as long as the settings say.
+        :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
+        :raises LocksDeniedForNowError: when it was not enough for what is held besides; nothing is held.
         """
 
     def begin(
@@ -153,10 +149,11 @@ class Locking(abc.ABC):
     def reading(self, plan: Plan, patience: Patience | None = None) -> Iterator[tuple[ReaderSnapshot, Listed]]:
         """Hold the locks of a query, and a reader under them, while a block runs.
 
-        :param patience: how long to wait here for what is held beside the txn.
+        :param patience: how long to wait here; by default as long as the settings say.
         :return: with the reader the partitions that were listed under its locks.
         :raises TxnAbortedError: at the end, when the locks were lost meanwhile.
-        :raises LocksDeniedForNowError: when the patience was not enough; nothing is held.
+        :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
+        :raises LocksDeniedForNowError: when it was not enough for what is held beside the txn; nothing is held.
         """
         plain = [read.table for read in plan.reads if not read.transactional]
         planned = self.plan(Statements([plan]))
@@ -164,7 +161,11 @@ class Locking(abc.ABC):
             with (
                 self.hold(planned, patience) as hold,
                 self._client.snapshot(
-                    sorted(plan.operations), plain=plain, agent_info=self._agent_info, locks=planned.of_txn
+                    sorted(plan.operations),
+                    plain=plain,
+                    agent_info=self._agent_info,
+                    locks=planned.of_txn,
+                    patience=patience,
                 ) as reader,
             ):
                 grown, listed = self._look_again(planned, tries_left)

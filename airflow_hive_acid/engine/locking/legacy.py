@@ -69,11 +69,6 @@ class LegacyLocking(Locking):
         raise UnsupportedStatementError(refusal)
 
     @property
-    def keeps_requests(self) -> bool:
-        """Nobody waits in a queue."""
-        return False
-
-    @property
     def off(self) -> str | None:
         """The setting by which nothing at all is locked."""
         return None if self._concurrency else "hive.support.concurrency=false"

@@ -44,11 +44,12 @@ def run_query(
     """Run a planned SELECT and fetch its rows.
 
     :param limit: at most so many rows; 0 for the columns alone.
-    :param patience: how long to wait here for locks that are held beside the reader's txn.
+    :param patience: how long to wait here for locks; by default as long as the settings say.
     :param document: of a reader opened earlier (``ReaderSnapshot.to_document()``): read what that reader sees.
     :raises InvalidArgumentsError: when that reader was not opened for a table of the query, and when the rows take
         more than ``hive.acid.select.max.bytes``.
-    :raises LocksDeniedForNowError: when the patience was not enough; nothing is held.
+    :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
+    :raises LocksDeniedForNowError: when it was not enough for locks that nobody queues for; nothing is held.
     """
     started = time.monotonic()
     session = context.application.ready()

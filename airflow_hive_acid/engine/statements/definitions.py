@@ -11,6 +11,7 @@ from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, require_rows, run_view
 from airflow_hive_acid.errors import AlreadyExistsError, NoSuchObjectError, UnsupportedStatementError
+from airflow_hive_acid.metastore.protocol import patiently
 from airflow_hive_acid.sql.model.alterations import Alteration
 from airflow_hive_acid.sql.model.statements import (
     AlterDatabase,
@@ -40,7 +41,8 @@ def run_definition(
 ) -> StatementResult:
     """Run DDL or a transfer, and record it with its commit if it is to be done once (R14).
 
-    :param patience: how long to wait here for locks of the Hive Concurrency Model.
+    :param patience: how long to wait here for locks. A transfer waits as long as the settings say: it commits more than
+        once, and another process would begin anew.
     """
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, claim)
@@ -63,7 +65,7 @@ def _run_view_once(
     result = StatementResult(statement.text, statement.kind_text)
     # Its query is analysed before: what is read for that is no part of what is applied once.
     view = prepared(context, statement, patience)
-    with claim.changing(lambda: result):
+    with claim.changing(lambda: result), patiently(patience):
         run_view(context, statement, view)
     return result
 
@@ -71,7 +73,7 @@ def _run_view_once(
 def run_without_data(context: Context, statement: Statement, patience: Patience | None = None) -> Rows | None:
     """Statements that only change the catalog or the session.
 
-    :param patience: how long to wait here for locks of the Hive Concurrency Model.
+    :param patience: how long to wait here for locks; by default as long as the settings say.
     :return: what some of them say.
     """
     match statement:
@@ -97,7 +99,8 @@ def run_without_data(context: Context, statement: Statement, patience: Patience 
             with context.locking.around(statement, patience):
                 run_ddl(context, statement)
         case CreateDatabase() | AlterDatabase() | CreateTable():
-            run_ddl(context, statement)
+            with patiently(patience):
+                run_ddl(context, statement)
         case _:
             raise AssertionError(f"{statement.kind_text} is no statement of its own")
     return None

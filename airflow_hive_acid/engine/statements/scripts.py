@@ -71,6 +71,7 @@ from airflow_hive_acid.sql.text.masking import hide_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.outcomes.results import Rows
@@ -172,6 +173,7 @@ class Script:
         self._context.application.ready()
         before = len(self.results)
         with (
+            self._patient(self._number + 1),
             _settled(claim),
             StatementTransaction.begin(self._context, operations, wanted, claim, self._patience) as transaction,
         ):
@@ -218,7 +220,9 @@ class Script:
 
     def _alone(self, statement: Statement) -> None:
         of_script = self.temporary if self.temporary.takes(statement) else None
-        self._numbered(statement, lambda: of_script.run(statement) if of_script else self._result_of(statement))
+        self._numbered(
+            statement, lambda: of_script.run(statement, self._patience) if of_script else self._result_of(statement)
+        )
 
     def _numbered(self, statement: Statement, action: Callable[[], StatementResult]) -> None:
         self._number += 1
@@ -228,10 +232,14 @@ class Script:
                 self._number, self._total, statement.kind_text, statement.line, hide_secrets(statement.text)
             )
         )
-        with named(statement):
+        with named(statement), self._patient(self._number):
             result = dataclasses.replace(action(), seconds=time.monotonic() - started)
         self.results.append(result)
         self._context.emit(StatementFinished(self._number, self._total, result))
+
+    def _patient(self, number: int) -> AbstractContextManager[None]:
+        """Around what waits for its locks as the statement of this number."""
+        return contextlib.nullcontext() if self._patience is None else self._patience.running(number)
 
     def _shown(self, statement: Show | ShowLease | Lookup | SessionStatement) -> Rows | None:
         client = self._context.client
@@ -273,7 +281,7 @@ class Script:
             case CreateTable(query=Fragment()) | CreateTable(replace=True):
                 return self._apply(statement, lambda claim: make_table(context, statement, claim, self._patience))
             case Analyze():
-                return self._apply(statement, lambda claim: analyze(context, statement, claim))
+                return self._apply(statement, lambda claim: analyze(context, statement, claim, self._patience))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:
                 return self._apply(statement, lambda claim: concatenate(context, statement, claim, self._patience))
             case Show() | ShowLease() | Lookup() | SessionStatement():

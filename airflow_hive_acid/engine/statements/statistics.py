@@ -22,6 +22,7 @@ from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
 from airflow_hive_acid.metastore.catalog import ColumnStatistics, Counted
 from airflow_hive_acid.metastore.names import normal_value
+from airflow_hive_acid.metastore.protocol import patiently
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.text.quoting import identifier, quoted
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.format.jobs import PartitionRef
     from airflow_hive_acid.metastore.catalog import Look, Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.statistics import Analyze
 
 _COLUMNS = (
@@ -43,9 +45,10 @@ _ERROR = 0.02
 """Of the estimates of distinct values: their relative standard deviation."""
 
 
-def analyze(context: Context, statement: Analyze, claim: ToApply) -> StatementResult:
+def analyze(context: Context, statement: Analyze, claim: ToApply, patience: Patience | None = None) -> StatementResult:
     """Count, and write the statistics down.
 
+    :param patience: how long it waits for its lock here; by default as long as the settings say.
     :return: a row for each partition, or one for the table: what was counted, and whether Hive may answer from it.
     :raises InvalidArgumentsError: for columns and partitions that there are not.
     :raises UnsupportedStatementError: for views, and columns of a type that has no statistics.
@@ -59,7 +62,7 @@ def analyze(context: Context, statement: Analyze, claim: ToApply) -> StatementRe
     _check_partition(table, statement)
     if statement.scans:
         context.application.ready()  # nobody should wait for our lock while a JVM starts
-    with claim.changing(lambda: StatementResult(statement.text, statement.kind_text)):
+    with claim.changing(lambda: StatementResult(statement.text, statement.kind_text)), patiently(patience):
         counted, doubt = context.client.catalog.analyze(
             name,
             lambda look: _count(context, statement, look, columns),

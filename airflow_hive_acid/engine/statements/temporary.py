@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.statements import Fragment, Statement
 
@@ -92,18 +93,19 @@ class TemporaryTables:
                 "its rows back; write it before the BEGIN. It can be read inside"
             )
 
-    def run(self, statement: Statement) -> StatementResult:
+    def run(self, statement: Statement, patience: Patience | None = None) -> StatementResult:
         """Run a statement about a temporary table.
 
+        :param patience: how long it waits here for the locks of what it reads; by default as long as the settings say.
         :raises UnsupportedStatementError: for what they cannot do.
         """
         name = self._named_by(statement)
         inserted = 0
         match statement:
             case CreateTemporaryTable():
-                inserted = self._create(statement)
+                inserted = self._create(statement, patience)
             case Insert(partition=()) if name is not None:
-                inserted = self._insert(self._tables[name], statement)
+                inserted = self._insert(self._tables[name], statement, patience)
                 self._show(name)
             case Truncate(partition=()) if name is not None:
                 self._empty(self._tables[name])
@@ -126,7 +128,7 @@ class TemporaryTables:
             return None
         return str(table.name)
 
-    def _create(self, statement: CreateTemporaryTable) -> int:
+    def _create(self, statement: CreateTemporaryTable, patience: Patience | None) -> int:
         name = statement.create.table.name
         if name in self._tables:
             if statement.create.if_not_exists:
@@ -138,13 +140,13 @@ class TemporaryTables:
         columns = tuple(Column(c.name, c.type) for c in (*create.columns, *create.partition_columns))
         query: tuple[Plan, tuple[str, ...]] | None = None
         if create.query is not None:
-            plan, found = self._planned(statement, create.query)
+            plan, found = self._planned(statement, create.query, patience)
             columns = tuple(Column(c.name, c.type) for c in found)
             query = plan, tuple(c.name for c in columns)
         table = _TemporaryTable(columns, "", self._context.views.get(name))
         self._empty(table)
         try:
-            inserted = self._none(table) if query is None else self._add(table, *query)
+            inserted = self._none(table) if query is None else self._add(table, *query, patience)
         except BaseException:
             self._delete(table.place)
             raise
@@ -153,13 +155,16 @@ class TemporaryTables:
         self._show(name)
         return inserted
 
-    def _planned(self, statement: Statement, query: Fragment) -> tuple[Plan, Sequence[Column]]:
+    def _planned(
+        self, statement: Statement, query: Fragment, patience: Patience | None
+    ) -> tuple[Plan, Sequence[Column]]:
         """The plan of a query, and its columns."""
         plan = plan_of(self._context, Select(query, **statement.origin))
-        return plan, [Column(c.name, c.type) for c in columns_of(run_query(self._context, plan, limit=0))]
+        looked = run_query(self._context, plan, limit=0, patience=patience)
+        return plan, [Column(c.name, c.type) for c in columns_of(looked)]
 
-    def _insert(self, table: _TemporaryTable, statement: Insert) -> int:
-        plan, given = self._planned_insert(statement)
+    def _insert(self, table: _TemporaryTable, statement: Insert, patience: Patience | None) -> int:
+        plan, given = self._planned_insert(statement, patience)
         known = [column.name for column in table.columns]
         filled = tuple(given) if statement.by_name else statement.columns or tuple(known)
         unknown = [name for name in filled if name not in known]
@@ -171,23 +176,25 @@ class TemporaryTables:
                 f"{len(filled)}: {', '.join(filled)}"
             )
         if not statement.overwrite:
-            return self._add(table, plan, filled)
+            return self._add(table, plan, filled, patience)
         # Beside what is there, which the query may read.
         new = dataclasses.replace(table)
         self._empty(new, delete=False)
-        inserted = self._add(new, plan, filled)
+        inserted = self._add(new, plan, filled, patience)
         self._delete(table.place)
         table.place, table.inserts = new.place, new.inserts
         return inserted
 
-    def _planned_insert(self, statement: Insert) -> tuple[Plan, list[str]]:
+    def _planned_insert(self, statement: Insert, patience: Patience | None) -> tuple[Plan, list[str]]:
         plan = plan_of(self._context, Select(statement.query, **statement.origin))
-        result = run_query(self._context, plan, limit=0)
+        result = run_query(self._context, plan, limit=0, patience=patience)
         if result.rows is None:
             raise AssertionError("a query without columns")
         return plan, [column.name.lower() for column in result.rows.columns]
 
-    def _add(self, table: _TemporaryTable, plan: Plan, filled: tuple[str, ...]) -> int:
+    def _add(
+        self, table: _TemporaryTable, plan: Plan, filled: tuple[str, ...], patience: Patience | None = None
+    ) -> int:
         """Write the rows of a query into a directory of their own.
 
         :param filled: the columns that the query fills, in its order.
@@ -203,9 +210,8 @@ class TemporaryTables:
         query = f"SELECT {wanted} FROM ({plan.template.query}) AS q({', '.join(names)})"  # noqa: S608 - the user's query
         table.inserts += 1
         written = paths.join(table.place, f"_{table.inserts}")
-        result = run_query(
-            self._context, dataclasses.replace(plan, template=ExportTemplate(query, written, _FORMAT, {}, ()))
-        )
+        template = ExportTemplate(query, written, _FORMAT, {}, ())
+        result = run_query(self._context, dataclasses.replace(plan, template=template), patience=patience)
         if result.rows is None:
             raise AssertionError("an export without an answer")
         self._context.filesystem.rename_directory(written, paths.join(table.place, str(table.inserts)))

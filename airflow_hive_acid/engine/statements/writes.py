@@ -119,7 +119,7 @@ def create_table_as(
 ) -> StatementResult:
     """The table and its rows, in one commit.
 
-    :param patience: how long to wait here for locks that nobody queues for.
+    :param patience: how long it waits for its locks here; by default as long as the settings say.
     """
     query = statement.query
     if query is None:
@@ -131,8 +131,6 @@ def create_table_as(
             raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
         return StatementResult(statement.text, statement.kind_text)
     planned = plan_of(context, select)
-    # With all patience where there is a queue: a request that waits elsewhere would be for a table that is gone again.
-    patience = None if context.locking.keeps_requests else patience
     columns = columns_of(run_query(context, planned, limit=0, patience=patience))
     data, keys = divided(columns, statement.partition_columns)
     made = dataclasses.replace(statement, columns=data, partition_columns=keys, query=None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         partition_lock,
         table_lock,
     )
-    from airflow_hive_acid.metastore.protocol.handover import Patience, hand_over, withdraw
+    from airflow_hive_acid.metastore.protocol.handover import Patience, hand_over, patiently, withdraw
     from airflow_hive_acid.metastore.protocol.hive_batches import (
         BatchHeartbeat,
         OpenedBatch,
@@ -62,6 +62,7 @@ else:
             "name_partitions": "hive_batches",
             "open_batch": "hive_batches",
             "partition_lock": "ddl",
+            "patiently": "handover",
             "pins_on": "pins",
             "prepare": "begin",
             "read_document": "transaction",
@@ -98,6 +99,7 @@ __all__ = [
     "name_partitions",
     "open_batch",
     "partition_lock",
+    "patiently",
     "pins_on",
     "prepare",
     "read_document",

@@ -21,9 +21,6 @@ from airflow_hive_acid.errors import (
     LockDeniedError,
     LocksPendingError,
     MetastoreUnavailableError,
-    NoSuchLockError,
-    NoSuchTxnError,
-    TxnAbortedError,
     WriteConflictError,
 )
 from airflow_hive_acid.format.id_ranges import IdRanges
@@ -31,7 +28,7 @@ from airflow_hive_acid.metastore.database.backend import Step, finish_batch
 from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockResponse
 from airflow_hive_acid.metastore.notifications import events
-from airflow_hive_acid.metastore.protocol.handover import leave, withdraw
+from airflow_hive_acid.metastore.protocol.handover import leave, take_up
 from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.protocol.transaction import Begun
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
@@ -144,7 +141,7 @@ def begin(
     tries = max(1, client.settings.integer("hive.txn.retrysnapshot.max.count"))
     for _ in range(tries):
         wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
-        taken_up = _taken_up(client, uses, wanted, patience)
+        taken_up = _taken_up(client, uses, wanted, patience, reads=kind is TxnType.READ_ONLY)
         pending = taken_up or start(client, uses, agent_info, kind, wanted, opened)
         try:
             if taken_up is not None and opened is not None:
@@ -152,7 +149,10 @@ def begin(
             wait_for_locks(pending, sleep, None if patience is None else patience.seconds)
             if patience is not None and not pending.granted:
                 response = pending.response
-                raise leave(client, pending.txn_id, response.lock_id, wanted.components, response.blocked_by)
+                raise leave(
+                    client, pending.txn_id, response.lock_id, wanted.components, response.blocked_by,
+                    reads=kind is TxnType.READ_ONLY,
+                )  # fmt: skip
             begun = prepare(pending)
         except LocksPendingError:
             raise
@@ -194,24 +194,14 @@ def start(
 
 
 def _taken_up(
-    client: Verbs, uses: tuple[TableUse, ...], wanted: Locks, patience: Patience | None
+    client: Verbs, uses: tuple[TableUse, ...], wanted: Locks, patience: Patience | None, *, reads: bool
 ) -> PendingTransaction | None:
     """The request that another process has waited for; None when there is none, or it has ended meanwhile."""
-    found = None if patience is None else patience.take(client, wanted.components)
+    found = None if patience is None else take_up(client, wanted.components, patience, reads=reads)
     if found is None:
         return None
-    txn_id, lock_id = found
-    pending = PendingTransaction(client, txn_id, uses, LockResponse(lock_id, LockState.WAITING), client.leases.current)
-    client.heartbeats.add(txn_id)
-    try:
-        pending.check()
-    except (NoSuchTxnError, NoSuchLockError, TxnAbortedError) as error:
-        client.heartbeats.remove(txn_id)
-        log.warning("what was waited for has ended, and is asked for again: %s", error)
-        if isinstance(error, NoSuchLockError):  # somebody has withdrawn the request, and its txn is open still
-            withdraw(client, {"txn_id": txn_id}, str(error))
-        return None
-    return pending
+    txn_id, response = found
+    return PendingTransaction(client, txn_id, uses, response, client.leases.current)
 
 
 def _ask(client: Verbs, locks: Locks, txn_id: int, agent_info: str | None) -> LockResponse:

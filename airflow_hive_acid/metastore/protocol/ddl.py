@@ -11,10 +11,11 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
-from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
+from airflow_hive_acid.errors import HiveAcidError, LocksPendingError, MetastoreUnavailableError
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.leases.holders import commit_hooks
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.protocol.handover import leave, patience_of_ddl, take_up
 from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.txns.commits import CommitHooks
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.values.model import Partition, Table
+    from airflow_hive_acid.metastore.locks.interface import LockResponse
     from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.protocol.handover import Patience
     from airflow_hive_acid.metastore.txns.jobs import Job
     from airflow_hive_acid.metastore.verbs import Verbs
 
@@ -114,19 +117,25 @@ def ddl_transaction(
 
     :param components: what to lock; nothing for what only needs a write id.
     :raises LockTimeoutError: when they were not granted in time; nothing is left behind.
+    :raises LocksPendingError: when the patience of the statement (``patiently``) was not enough; the request stays in
+        the queue.
     """
-    txn_id = client.open_txn(agent_info=agent_info, type=type)
+    patience = patience_of_ddl()
+    taken = None if patience is None or not components else take_up(client, components, patience)
+    txn_id = client.open_txn(agent_info=agent_info, type=type) if taken is None else taken[0]
     client.heartbeats.add(txn_id)
     ddl = DdlTransaction(client, txn_id)
     try:
         if client.claims.current is not None:
             client.claims.current.begun(txn_id)
         if components:
-            response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
-            wait_until_granted(client, response, txn_id, ", ".join(c.describe() for c in components), sleep)
+            response = client.lock(components, txn_id=txn_id, agent_info=agent_info) if taken is None else taken[1]
+            _wait(client, response, txn_id, components, sleep, patience)
         yield ddl
         if not ddl.ended:
             client.commit_txn(txn_id)
+    except LocksPendingError:
+        raise
     except BaseException as error:
         client.heartbeats.remove(txn_id)
         reason = abort_reason(error)
@@ -139,6 +148,21 @@ def ddl_transaction(
             pass
         raise
     client.heartbeats.remove(txn_id)
+
+
+def _wait(
+    client: Verbs,
+    response: LockResponse,
+    txn_id: int,
+    components: Sequence[LockComponent],
+    sleep: Callable[[float], None],
+    patience: Patience | None,
+) -> None:
+    seconds = None if patience is None else patience.seconds
+    places = ", ".join(component.describe() for component in components)
+    response = wait_until_granted(client, response, txn_id, places, sleep, seconds)
+    if response.state is LockState.WAITING:
+        raise leave(client, txn_id, response.lock_id, components, response.blocked_by)
 
 
 def table_lock(table: TableName, type: LockType) -> LockComponent:

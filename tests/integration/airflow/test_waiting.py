@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,7 +12,10 @@ from airflow.sdk import DAG
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
+from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.operators.changes import HiveAcidInsertOperator
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.testing import HiveAcidTestbed, assert_at_rest, assert_committed
 from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 from tests.integration.engine.conftest import FakeSpark
@@ -125,4 +129,91 @@ def test_dag_test_fails_a_wait_that_takes_too_long_and_names_who_is_in_the_way(
     assert str(instance.state) == "failed"
     assert "LockTimeoutError" in failures[0]
     assert f"behind txn {writer.txn_id}, open since" in failures[0]
+    assert_at_rest(testbed)
+
+
+STATEMENTS = {
+    "a query": "SELECT a FROM w.t",
+    "a column more": "ALTER TABLE w.t ADD COLUMNS (b INT)",
+    "a drop": "DROP TABLE w.t",
+    "a view, in front of which is a query": "SELECT 1 AS a; CREATE VIEW w.v AS SELECT a FROM w.t",
+}
+
+
+@pytest.mark.parametrize("what", STATEMENTS)
+def test_queries_and_ddl_defer_as_writes_do(
+    testbed: HiveAcidTestbed, registered: Callable[[DAG], DAG], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """
+    t1  somebody has w.t to himself
+    t2                               the task asks for it, and defers
+    t3  he goes
+    t4                               the task goes on with the same txn; nothing is done twice
+    """
+    with DAG("waits_with_what_it_has", schedule=None) as dag:
+        HiveAcidOperator(task_id="run", sql=STATEMENTS[what])
+    registered(dag)
+    client = testbed.client
+    held = client.lock([LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)])
+    trigger_waits = threading.Event()
+    waited: list[LocksGrantedTrigger] = []
+    run = LocksGrantedTrigger.run
+
+    async def told(trigger):
+        waited.append(trigger)
+        trigger_waits.set()
+        async for event in run(trigger):
+            yield event
+
+    monkeypatch.setattr(LocksGrantedTrigger, "run", told)
+    with meanwhile(lambda: client.unlock(held.lock_id), trigger_waits):
+        finished = dag.test()
+    (instance,) = finished.get_task_instances()
+    assert str(instance.state) == "success"
+    (trigger,) = waited
+    rows = client.show_transactions(include_committed=True)
+    assert {row.txn_id: row.state.name for row in rows}[trigger.txn_id] == "COMMITTED"
+    assert [row for row in rows if row.state.name != "COMMITTED"] == []
+    result = instance.xcom_pull(task_ids="run")
+    assert len(result["statements"]) == STATEMENTS[what].count(";") + 1
+    if "SELECT a" in STATEMENTS[what] and "VIEW" not in STATEMENTS[what]:
+        assert result["statements"][0]["txn_id"] == trigger.txn_id
+    tables = client.catalog.find_tables(["w.t", "w.v"])
+    assert ("w.t" in tables) == (what != "a drop")
+    assert ("w.v" in tables) == ("VIEW" in STATEMENTS[what])
+    if what == "a column more":
+        assert [column.name for column in tables["w.t"].columns] == ["a", "b"]
+    assert_at_rest(testbed)
+
+
+@pytest.mark.parametrize("what", ["a query", "a drop"])
+def test_a_task_that_is_killed_while_it_waits_in_the_triggerer_leaves_no_request(
+    testbed: HiveAcidTestbed,
+    registered: Callable[[DAG], DAG],
+    failures: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+) -> None:
+    with DAG("is_killed_while_it_waits", schedule=None) as dag:
+        HiveAcidOperator(task_id="run", sql=STATEMENTS[what])
+    registered(dag)
+    client = testbed.client
+    held = client.lock([LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)])
+    run = LocksGrantedTrigger.run
+    left: list[list[tuple[int, str]]] = []
+
+    async def killed(trigger):
+        left.append(await asyncio.to_thread(waiting, testbed))
+        await trigger.on_kill()
+        left.append(await asyncio.to_thread(waiting, testbed))
+        async for event in run(trigger):
+            yield event
+
+    monkeypatch.setattr(LocksGrantedTrigger, "run", killed)
+    (instance,) = dag.test().get_task_instances()
+    assert str(instance.state) == "failed"
+    assert left[0] != []
+    assert left[1] == []
+    assert client.catalog.find_tables(["w.t"]) != {}
+    client.unlock(held.lock_id)
     assert_at_rest(testbed)

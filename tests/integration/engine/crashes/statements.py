@@ -135,6 +135,8 @@ CASES = (
     Case("insert overwrite a directory", _T, _TO_DIRECTORY, {"t": [SEED]}, exported=("new:rows",)),
     Case("insert overwrite what an export has left", _T + _TO_DIRECTORY + ";", _TO_DIRECTORY, {"t": [SEED]},
          exported=("new:rows",)),
+    Case("temporary table", _T, "CREATE TEMPORARY TABLE s AS SELECT a FROM {d}.t; INSERT INTO s SELECT a FROM {d}.t;"
+         " INSERT INTO {d}.t SELECT 2", {"t": [NEW, SEED]}),
     Case("replace a table", _T, "CREATE OR REPLACE TABLE {d}.t (a BIGINT NOT NULL, b STRING) " + ACID, {"t": []}),
     Case("replace a table by its rows", _T, "CREATE OR REPLACE TABLE {d}.t " + ACID + " AS SELECT a FROM {d}.t",
          {"t": ["new:base"]}),

@@ -116,6 +116,8 @@ class World:
         assert self.client.show_locks() == []
         assert [row for row in self.client.show_transactions() if row.state.value == "o"] == []
         assert strays(self.client, database, self.root) == []
+        # Temporary tables lie in the database default.
+        assert [path for path in self.root.glob("_tmp_*") if path.is_dir()] == []
         if case.batched:
             check_compacted(case, self.client, database)
 

@@ -13,7 +13,8 @@ from airflow_hive_acid.errors import LocksPendingError
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.protocol.handover import Patience, hand_over
+from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction
+from airflow_hive_acid.metastore.protocol.handover import Patience, hand_over, patiently
 from airflow_hive_acid.metastore.setup.schema import TXNS
 
 pytestmark = [pytest.mark.rule("R9"), pytest.mark.every_database]
@@ -88,7 +89,7 @@ def test_request_that_has_ended_meanwhile_is_made_anew(engine, other, client, ho
     assert result.txn_id > document["txn_id"]
 
 
-@pytest.mark.parametrize("version", [0, 2, None])
+@pytest.mark.parametrize("version", [0, 1, 3, None])
 def test_request_that_another_release_handed_over_is_withdrawn_and_made_anew(
     engine, other, client, holder, states, version
 ):
@@ -119,27 +120,184 @@ def test_locks_that_are_granted_within_the_patience_are_not_handed_over(engine, 
     assert states()[result.txn_id] == "COMMITTED"
 
 
-def test_table_made_from_a_query_is_not_left_to_wait_elsewhere(engine, client, fake, monkeypatch):
+@pytest.fixture
+def excluded(client, engine):
+    """Somebody who has w.t to himself: others wait even to read it."""
+    return client.lock(LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN))
+
+
+REPLACED = "CREATE TABLE w.r (c0 INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+CREATE_AS = "CREATE TABLE w.c STORED AS ORC TBLPROPERTIES ('transactional'='true') AS SELECT a FROM w.t"
+READERS = {
+    "a query": "SELECT a FROM w.t",
+    "a table made from a query": CREATE_AS,
+    "a table replaced by a query": "CREATE OR REPLACE TABLE w.r STORED AS ORC TBLPROPERTIES ('transactional'='true') "
+    "AS SELECT a FROM w.t",
+    "a temporary table": "CREATE TEMPORARY TABLE s AS SELECT a FROM w.t",
+    "files outside of the warehouse": "INSERT OVERWRITE DIRECTORY '{elsewhere}/made' SELECT a FROM w.t",
+    "a view": "CREATE VIEW w.v AS SELECT a FROM w.t",
+}
+
+
+@pytest.mark.parametrize("what", READERS)
+def test_what_reads_a_table_that_somebody_has_to_himself_waits_elsewhere(
+    engine, other, fake, client, excluded, states, tmp_path, what
+):
     """
-    t1  the table is made; somebody takes an exclusive lock on what is read
-    t2  its INSERT waits here: a request that waits elsewhere would be for a table that is dropped again
+    t1  it asks for the lock of a reader, and its task leaves
+    t2  the holder goes; the task goes on with the txn that waited
     """
-    fake.answer = [[1]]
-    plan = Hive4Locking.plan
-    timers = []
+    script = READERS[what].replace("{elsewhere}", tmp_path.as_uri())
+    engine.run(REPLACED)
+    fake.answer = other.fake.answer = [[1]]
+    document = waits(engine, script)
+    assert document["reads"]
+    assert document["statement"] == 1
+    assert fake.specs == []
+    client.unlock(excluded.lock_id)
+    (result,) = other.run(script, once=ONCE, patience=Patience(0, document))
+    assert result.kind
+    assert states()[document["txn_id"]] == "COMMITTED"
+    assert set(states().values()) == {"COMMITTED"}
+    assert client.show_locks() == []
+
+
+CHANGES = {
+    "a column more": ("ALTER TABLE w.t ADD COLUMNS (c INT)", "w.t"),
+    "a rename": ("ALTER TABLE w.t RENAME TO w.u", "w.u"),
+    "a drop": ("DROP TABLE w.t", None),
+    "a drop of the database": ("DROP DATABASE w CASCADE", None),
+    "a table made anew": (
+        "CREATE OR REPLACE TABLE w.t (a INT, b STRING, c INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
+        "w.t",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_ddl_waits_elsewhere_and_goes_on_with_its_txn(engine, other, client, holder, states, what):
+    """
+    t1  it asks for the table, which somebody overwrites, and its task leaves
+    t2  the holder goes; the task goes on with the txn that waited, and the change is made once
+    """
+    script, left = CHANGES[what]
+    document = waits(engine, script)
+    assert document["claim"]["unit"] == document["statement"] == 1
+    assert not document["reads"]
+    holder.abort()
+    (result,) = other.run(script, once=ONCE, patience=Patience(0, document))
+    assert states()[document["txn_id"]] == "COMMITTED"
+    assert "OPEN" not in states().values()
+    assert max(states()) == document["txn_id"]
+    assert client.catalog.find_tables(["w.t", "w.u"]).keys() == ({left} if left else set())
+    if left == "w.t":
+        table = client.catalog.get_table(left)
+        assert [column.name for column in table.columns] == ["a", "b", "c"]
+    again = other.run(script, once=ONCE, patience=Patience(0, document))
+    assert [r.kind for r in again] == [result.kind]
+    assert max(states()) == document["txn_id"]
+
+
+def test_ddl_that_waits_when_its_task_is_tried_again_is_fenced(engine, other, client, holder, states):
+    document = waits(engine, CHANGES["a drop"][0])
+    again = waits(other, CHANGES["a drop"][0])
+    assert states()[document["txn_id"]] == "ABORTED"
+    assert states()[again["txn_id"]] == "OPEN"
+    assert [row.txn_id for row in client.show_locks() if row.state.name == "WAITING"] == [again["txn_id"]] * 2
+
+
+def test_ddl_whose_wait_has_ended_elsewhere_asks_anew(engine, other, client, holder, states):
+    document = waits(engine, CHANGES["a drop"][0])
+    holder.abort()
+    client.abort_txn(document["txn_id"], "somebody")
+    other.run(CHANGES["a drop"][0], once=ONCE, patience=Patience(0, document))
+    assert client.catalog.find_tables(["w.t"]) == {}
+    assert "OPEN" not in states().values()
+
+
+def test_only_the_first_txn_of_a_statement_waits_elsewhere(engine, client):
+    """What it had done before would be done again."""
+    locks = [LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)]
+    with patiently(Patience(0)):
+        with ddl_transaction(client, []):
+            pass
+        other = client.lock(locks)
+        timer = threading.Timer(0.3, client.unlock, [other.lock_id])
+        timer.start()
+        with ddl_transaction(client, locks) as ddl:
+            timer.join()
+            assert client.check_lock(client.show_locks()[0].lock_id).state.name == "ACQUIRED"
+            assert ddl.txn_id
+
+
+def test_queries_in_front_of_what_waited_are_run_again_and_leave_its_request_alone(
+    engine, other, client, holder, states
+):
+    script = "; ".join(["SELECT a FROM w.p", OVERWRITE])
+    document = waits(engine, script)
+    assert document["statement"] == 2
+    holder.abort()
+    results = other.run(script, once=ONCE, patience=Patience(0, document))
+    assert results[1].txn_id == document["txn_id"]
+    assert results[0].txn_id > document["txn_id"]
+    assert "OPEN" not in states().values()
+
+
+def test_a_look_at_columns_leaves_the_request_of_its_statement_alone(engine, other, fake, client, states):
+    """CREATE OR REPLACE … AS asks which columns its query has, and then for the table."""
+    script = READERS["a table replaced by a query"]
+    engine.run(REPLACED)
+    fake.answer = other.fake.answer = [[1]]
+    with client.transaction(tables={"w.r": "overwrite"}) as holder:
+        document = waits(engine, script)
+        assert not document["reads"]
+        holder.abort()
+    (result,) = other.run(script, once=ONCE, patience=Patience(0, document))
+    assert result.txn_id == document["txn_id"]
+    assert "OPEN" not in states().values()
+
+
+def test_a_request_that_its_statement_does_not_take_up_is_withdrawn_before_the_next_one_asks(
+    engine, other, client, holder, states
+):
+    """
+    t1  the OVERWRITE waits, and its task leaves
+    t2  another try applies it
+    t3  the task goes on: the OVERWRITE is applied, the next statement does not wait for what was asked for it
+    """
+    document = waits(engine)
+    holder.abort()
+    client.abort_txn(document["txn_id"], "somebody")
+    other.run(OVERWRITE, once=ONCE)
+    waiting = client.start({"w.t": "overwrite"})
+    stale = {**document, "txn_id": waiting.txn_id, "lock_id": waiting.response.lock_id}
+    script = "; ".join([OVERWRITE, "INSERT OVERWRITE TABLE w.t VALUES (3, 'z')"])
+    other.run(script, once=ONCE, patience=Patience(0, stale))
+    assert states()[waiting.txn_id] == "ABORTED"
+
+
+def test_a_table_made_from_a_query_waits_elsewhere_for_what_it_reads_a_second_time(
+    engine, other, fake, client, states, monkeypatch
+):
+    """
+    t1  the columns of the query are known; somebody takes what it reads to himself
+    t2  its txn asks for the same, and its task leaves
+    t3  the task goes on with that txn: nothing of the table was there before
+    """
+    fake.answer = other.fake.answer = [[1]]
+    plan, held = Hive4Locking.plan, []
 
     def behind_somebody(self, wanted, **more):
         planned = plan(self, wanted, **more)
-        if timers or not isinstance(wanted, NewTable):
-            return planned
-        lock = client.lock(LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN))
-        timers.append(threading.Timer(0.5, client.unlock, [lock.lock_id]))
-        timers[0].start()
+        if isinstance(wanted, NewTable) and not held:
+            held.append(client.lock(LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)))
         # hive.txn.xlock.ctas=false; else a conflict is refused at once.
         return dataclasses.replace(planned, of_txn=dataclasses.replace(planned.of_txn, exclusive_ctas=False))
 
     monkeypatch.setattr(Hive4Locking, "plan", behind_somebody)
-    script = "CREATE TABLE w.c STORED AS ORC TBLPROPERTIES ('transactional'='true') AS SELECT a FROM w.t"
-    (result,) = engine.run(script, once=ONCE, patience=Patience(0))
-    timers[0].join()
+    document = waits(engine, CREATE_AS)
+    assert client.catalog.find_tables(["w.c"]) == {}
+    client.unlock(held[0].lock_id)
+    (result,) = other.run(CREATE_AS, once=ONCE, patience=Patience(0, document))
+    assert result.txn_id == document["txn_id"]
     assert result.write_ids == {"w.c": 1}
