@@ -15,7 +15,7 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 # A server of MariaDB or MySQL for each worker is more than two cores bear: clients would wait for longer than they allow.
 PARALLEL_SERVERS ?= -n 2 --dist loadfile
 # Layers with servers of their own have targets of their own.
-HERE := "not interop and not storage and not cluster and not zookeeper and not live and not browser"
+HERE := "not interop and not storage and not cluster and not zookeeper and not live and not browser and not corpus"
 
 .PHONY: histories install accelerator accelerators dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
@@ -54,7 +54,12 @@ $(CLASSES): $(STAMP) scripts/class_archive.py
 
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
 test: install $(CLASSES)
-	@$(BIN)/python -m pytest -q -m $(HERE) $(PARALLEL)
+	@$(BIN)/python -m pytest -q -m "not story and "$(HERE) $(PARALLEL)
+
+## make test-stories   examples, demos, the README's DAG, a standalone cluster: each as a whole, by the means of users
+.PHONY: test-stories
+test-stories: install $(CLASSES)
+	@$(BIN)/python -m pytest -q -m "story and "$(HERE) $(PARALLEL)
 
 ## make test-all       the same with every test on both databases, what repeats a rule, all examples, and Sparks that compile
 .PHONY: test-all
@@ -176,10 +181,11 @@ test-programs-long: PROGRAMS = 200
 test-programs-long: install
 	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py
 
-## make test-corpus    everyday statements and TPC-H beside plain Spark, all of them; make test has some of each kind
+## make test-corpus    everyday statements and TPC-H beside plain Spark, all of them (CORPUS=small for a few of each kind)
 .PHONY: test-corpus
+CORPUS ?= whole
 test-corpus: install $(CLASSES)
-	@$(BIN)/python -m pytest -q --corpus whole --durations 5 tests/acceptance/corpus
+	@$(BIN)/python -m pytest -q --corpus $(CORPUS) --durations 5 tests/acceptance/corpus
 
 ## make simulate       the whole control plane in one thread, everything that can die dying, by seeds (SEEDS=0-999)
 .PHONY: simulate

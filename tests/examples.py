@@ -26,3 +26,11 @@ def examples(number: int) -> int:
     :param number: how many the property asks for.
     """
     return max(1, number // _parts)
+
+
+def places(number: int) -> range:
+    """Of so many places, from 1, those that this run tries: all, or every other one, as killing at each takes long.
+
+    :param number: how many there are at most.
+    """
+    return range(1, number, 1 if _parts == 1 else 2)

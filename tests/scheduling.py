@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from xdist.workermanage import WorkerController
 
-#: Rooms whose files share something, by what it is; the order is that of the workers.
+#: Rooms, or files, that share something, by what it is; the order is that of the workers.
 KINDS = {
-    "session": ("tests/integration/spark/",),
+    "session": ("tests/integration/spark/", "tests/integration/replication/dumps/test_acid_carry.py"),
     "application": ("tests/acceptance/", "tests/integration/sql/"),
     "airflow": ("tests/integration/airflow/", "examples/"),
 }

@@ -36,6 +36,7 @@ def call(*arguments, stdin=None, **environment):
 
 @pytest.mark.backends("postgresql", "mariadb")  # the demo is the same on SQLite
 @pytest.mark.spark
+@pytest.mark.story("a script on a server")
 def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
     """The rows of the last SELECT, and nothing else, go to standard output; the URL comes from the environment."""
     data = tmp_path / "rows.csv"
@@ -103,6 +104,7 @@ def test_each_verb_is_a_process_that_works_on_a_server(metastore_url, tmp_path, 
 
 
 @pytest.mark.spark
+@pytest.mark.story("hive-acid demo")
 def test_demo_starts_with_nothing_and_leaves_nothing(home, tmp_path, monkeypatch):
     """Its own metastore, whatever the environment says; Spark on this machine."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))

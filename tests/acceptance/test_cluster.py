@@ -24,7 +24,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.story("a table on a standalone cluster")]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.story("a stream of the command line, killed")]
 PROGRAM = Path(sys.executable).parent / "hive-acid"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stream_orders.py"
 FILES, ROWS = 12, 5

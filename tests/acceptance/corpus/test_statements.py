@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.corpus]
 
 QUERIES = {path.stem: read(path) for path in sorted((HERE / "queries").glob("*.sql"))}
 SCRIPTS = {path.stem: read(path) for path in sorted((HERE / "scripts").glob("*.sql"))}

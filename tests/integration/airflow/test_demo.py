@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.story("make demo"), pytest.mark.timeout(1500)]
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "run_dag.py"
 

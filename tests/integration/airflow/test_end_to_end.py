@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.testing import HiveAcidTestbed
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.story("a day of DAGs on PostgreSQL")]
 
 CREATE = """
 CREATE DATABASE shop;

@@ -24,7 +24,7 @@ from airflow_hive_acid.sql.parsing.records import rows_query
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.story("examples/change_rows.py")]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HOSTILE = [

@@ -66,6 +66,7 @@ def states_of(finished: Any) -> dict[str, str]:
 
 @pytest.mark.rule("R6")
 @pytest.mark.rule("R8")
+@pytest.mark.story("examples of leases")
 def test_the_example_waits_works_under_its_lease_and_gives_it_back(
     example: DAG, client: MetastoreClient, spark: FakeSpark, secrets: list[str], capfd: Any, caplog: Any
 ) -> None:

@@ -13,7 +13,7 @@ from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.story("the DAG of the README")]
 
 README = Path(__file__).parents[3] / "README.md"
 TABLES = """

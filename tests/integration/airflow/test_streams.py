@@ -33,6 +33,7 @@ def orders(*rows):
 
 @pytest.mark.airflow
 @pytest.mark.spark
+@pytest.mark.story("examples of streams")
 def test_the_example_streams_orders_and_customers(postgresql_testbed, registered, monkeypatch, tmp_path):
     monkeypatch.setenv("EXAMPLE_DATA", str(tmp_path))
     client = postgresql_testbed.client  # makes its tables

@@ -21,7 +21,7 @@ def rows(engine: Engine, query: str) -> list[list[Any]]:
     return sorted(found.rows)
 
 
-@pytest.mark.every_database
+@pytest.mark.instead("postgresql")
 @pytest.mark.parametrize("properties", ["'transactional'='true'", "'transactional'='false'"])
 def test_values_are_filled_up_as_a_hive_does_and_found_with_any_blanks(
     real_engine: Engine, client: MetastoreClient, properties: str

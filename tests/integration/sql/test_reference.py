@@ -35,6 +35,7 @@ def test_every_statement_has_an_example() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.story("the examples of docs/reference/sql.md")
 def test_the_examples_run(real_engine: Engine, client: MetastoreClient, tmp_path: Path) -> None:
     (tmp_path / "arrivals.csv").write_text("id,name,price\n5,oil,4.00\n6,rice,2.50\n1,tea,3.00\n")
     (tmp_path / "july").mkdir()

@@ -34,7 +34,7 @@ def rows(engine: Engine, query: str) -> list[list[Any]]:
     return sorted(([str(v) if v is not None else None for v in row] for row in found.rows), key=str)
 
 
-@pytest.mark.every_database
+@pytest.mark.instead("postgresql")
 def test_a_replaced_table_has_new_rows_and_columns_and_old_snapshots_still_read(
     real_engine: Engine, client: MetastoreClient
 ) -> None:
@@ -67,7 +67,6 @@ def test_a_replaced_table_has_new_rows_and_columns_and_old_snapshots_still_read(
     assert "DROP_TABLE" not in told
 
 
-@pytest.mark.every_database
 def test_without_a_query_it_is_empty_and_has_the_new_constraints(real_engine: Engine, client: MetastoreClient) -> None:
     engine = real_engine
     engine.run(f"""CREATE DATABASE r; USE r;
@@ -83,7 +82,6 @@ def test_without_a_query_it_is_empty_and_has_the_new_constraints(real_engine: En
     assert client.catalog.get_table("r.c").comments == {"b": "of b"}
 
 
-@pytest.mark.every_database
 def test_all_partitions_are_overwritten_those_without_rows_too(real_engine: Engine, client: MetastoreClient) -> None:
     engine = real_engine
     engine.run(f"""CREATE DATABASE r; USE r;
@@ -105,7 +103,7 @@ def test_all_partitions_are_overwritten_those_without_rows_too(real_engine: Engi
     assert rows(engine, "SELECT key, k FROM p") == [["8", "x"]]
 
 
-@pytest.mark.every_database
+@pytest.mark.instead("postgresql")
 def test_an_insert_only_table_can_be_replaced_and_keeps_the_names_of_its_columns(
     real_engine: Engine, client: MetastoreClient
 ) -> None:
@@ -147,7 +145,6 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.every_database
 def test_what_is_refused_or_fails_leaves_the_table_as_it_was(real_engine: Engine, client: MetastoreClient) -> None:
     engine = real_engine
     engine.run(f"""CREATE DATABASE r; USE r;

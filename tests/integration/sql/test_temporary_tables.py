@@ -43,7 +43,7 @@ def staged(warehouse: str) -> list[str]:
     return [path.name for path in root.rglob("_tmp_*") if path.is_dir()] if root.exists() else []
 
 
-@pytest.mark.every_database
+@pytest.mark.instead("postgresql")
 def test_a_temporary_table_lives_in_its_script_and_hides_a_table_of_its_name(
     real_engine: Engine, client: MetastoreClient, warehouse: str
 ) -> None:
@@ -100,7 +100,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.every_database
 def test_what_fails_leaves_nothing_of_it(real_engine: Engine, client: MetastoreClient, warehouse: str) -> None:
     real_engine.run(f"CREATE TABLE t (id INT) {ACID}; INSERT INTO t VALUES (1)")
     for text, kind in REFUSED.items():

@@ -20,6 +20,7 @@ from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionState
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXNS
+from tests.examples import places
 from tests.integration.maintenance.cycles.steps import change, pass_time, rows
 from tests.integration.maintenance.row_tables import RowTable, compact_rows
 from tests.integration.maintenance.worker.killing import run_and_kill
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17"), pytest.mark.backends("sqlite")]
 
 MOST_CHANGES = 60
-EVERY = {"worker": 1, "cleaner": 1, "cleaner-with-trash": 5, "reaper": 5}
+EVERY = {"worker": 1, "cleaner": 1, "cleaner-with-trash": 3, "reaper": 3}
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_service_that_is_killed_anywhere_changes_nothing_visible_and_leaves_no
         settings = {**settings, "hive.acid.cleaner.trash.dir": f"{warehouse}/.trash"}
     life = Life(client, fs, warehouse, settings)
     changes: list[str] = []
-    for number in range(1, MOST_CHANGES, EVERY[service]):
+    for number in places(MOST_CHANGES)[:: EVERY[service]]:
         table, expected = life.new_table()
         reader = client.open_snapshot([table.name])
         client.compactions.enqueue(table.name)

@@ -16,6 +16,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.cache.cache import CachedCatalog
 from airflow_hive_acid.metastore.cache.rules import Age, Verdict
 from airflow_hive_acid.settings import Settings, Source
+from tests.examples import examples
 from tests.integration.metastore.cache.cache_history import TABLES, Change, History, Judge, write_id_of
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def test_threads_that_read_while_others_alter_are_never_served_stale(metastore_u
     settings = Settings({Source.CONNECTION: {"hive.acid.cache.poll.interval": "10ms"}})
     with MetastoreClient(metastore_url, settings) as client:
         History([client], 1)
+        reads = examples(200)
         judge, lock, done = Judge(), threading.Lock(), threading.Event()
 
         def write(number: int) -> None:
@@ -99,7 +101,7 @@ def test_threads_that_read_while_others_alter_are_never_served_stale(metastore_u
                         judge.committed(change)
 
         def read(number: int, cache: CachedCatalog) -> None:
-            for _ in range(150):
+            for _ in range(reads):
                 view = cache.view(TABLES[:2])
                 with lock:  # what is committed and noted by now: lists may show more, which nobody judges
                     known = {table_id: list(changes) for table_id, changes in judge.changes.items()}
@@ -122,4 +124,4 @@ def test_threads_that_read_while_others_alter_are_never_served_stale(metastore_u
             for writer in writers:
                 writer.result(60)
         assert judge.broken == []
-        assert judge.reads == 1200
+        assert judge.reads == 8 * reads
