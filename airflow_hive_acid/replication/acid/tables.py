@@ -79,7 +79,7 @@ def is_described_otherwise(source: Table, target: Table) -> bool:
     """
 
     def said(table: Table) -> tuple[object, ...]:
-        return (table.columns, table.comments, _copied_properties(table), table.serde, table.serde_properties)
+        return (*_columns(table), table.comments, _copied_properties(table), table.serde, table.serde_properties)
 
     return said(source) != said(target) or (source.is_altered and not target.is_altered)
 
@@ -88,9 +88,14 @@ def is_stored_otherwise(source: Table, target: Table) -> bool:
     """Whether the catalogs disagree on what a pin needs to read a table: its columns and how they lie in files."""
 
     def said(table: Table) -> tuple[object, ...]:
-        return (table.columns, table.partition_columns, table.serde, table.serde_properties)
+        return (*_columns(table), table.partition_columns, table.serde, table.serde_properties)
 
     return said(source) != said(target)
+
+
+def _columns(table: Table) -> list[tuple[str, str]]:
+    """Names and types; constraints are not replicated, so that a NOT NULL of the source is no difference."""
+    return [(column.name, column.type) for column in table.columns]
 
 
 def _copied_properties(table: Table) -> dict[str, str]:

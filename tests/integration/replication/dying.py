@@ -94,10 +94,15 @@ def dying(site: Site, countdown: Countdown, run_job: Callable[[Any], RunJob] | N
     # one that is killed is an exception in a thread. Nothing here lives as long as a txn may be silent.
     client.heartbeats._beat = lambda txn_id: None
     at_primary = site.name == "primary"
-    sa.event.listen(
-        client.database.engine, "commit",
-        lambda _connection: countdown.change(f"commit at {site.name}", quietly=at_primary),
-    )  # fmt: skip
+
+    def committing(connection: sa.Connection) -> None:
+        try:
+            countdown.change(f"commit at {site.name}", quietly=at_primary)
+        except Killed:
+            connection.invalidate()  # a dead process has none
+            raise
+
+    sa.event.listen(client.database.engine, "commit", committing)
     try:
         yield replace(
             site, client=client, filesystem=filesystem, run_job=run_job(filesystem) if run_job is not None else None
