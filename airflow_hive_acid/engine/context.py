@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking.choice import locking_of
+from airflow_hive_acid.engine.outcomes.events import Noted
 from airflow_hive_acid.engine.tables.lookup import Tables
 from airflow_hive_acid.filesystem import AnyFilesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from airflow_hive_acid.engine.applications.shared_application import SharedApplication
     from airflow_hive_acid.engine.locking.interface import Locking
@@ -46,10 +48,26 @@ class Context:
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     tables: Tables = field(init=False)
     locking: Locking = field(init=False)
+    _noted: list[str] | None = None
 
     def __post_init__(self) -> None:
         self.tables = Tables(self.client)
         self.locking = locking_of(self.client, self.settings, self.tables, self.agent_info)
+
+    def note(self, said: str) -> None:
+        """Tell what somebody should know who reads the result of a statement; it becomes part of that, too."""
+        if self._noted is not None:
+            self._noted.append(said)
+        self.emit(Noted(said))
+
+    @contextlib.contextmanager
+    def notes(self) -> Iterator[list[str]]:
+        """What is noted inside the block."""
+        before, self._noted = self._noted, []
+        try:
+            yield self._noted
+        finally:
+            self._noted = before
 
     def table(self, name: str) -> Table:
         """A table of the catalog.

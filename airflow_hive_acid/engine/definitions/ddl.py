@@ -12,7 +12,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.outcomes.events import Noted
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
@@ -23,7 +22,8 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.format.paths import is_inside
 from airflow_hive_acid.format.table_kinds import TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, is_transactional
-from airflow_hive_acid.maintenance.warehouse.ddl_files import NO_TABLE, WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.ddl_work import NO_TABLE
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.maintenance.warehouse.storage import require_format
 from airflow_hive_acid.metastore.catalog import ConstraintKind, TableDefinition, check_droppable
@@ -72,7 +72,7 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
 
 def warehouse_files(context: Context) -> WarehouseFiles:
     """The files that a statement works on; what it could not delete is told beside its result."""
-    return WarehouseFiles(context.client, context.filesystem, lambda said: context.emit(Noted(said)))
+    return WarehouseFiles(context.client, context.filesystem, lambda said: context.note(said))
 
 
 def settle_warehouse(context: Context) -> None:
@@ -310,6 +310,7 @@ def _going(context: Context, names: list[str], *, purge: bool = False, whole: bo
     shared = context.client.catalog.shared_places(places, db, None if whole else table)
     for place, other in shared.items():  # an older version, or a Hive, has let them
         log.warning("the files in %s were not removed with the table: they are shared with %s", place, other)
+        context.note(f"the files in {place} were not removed with the table: they are shared with {other}")
     return [(place, "") for place in places if place not in shared]
 
 

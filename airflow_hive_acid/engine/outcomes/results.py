@@ -59,6 +59,7 @@ class StatementResult:
     :param seconds: from its start to its commit; inside a transaction, to the end of its publishing.
     :param directories: URIs of the directories it published.
     :param note: what one should know of what was made; empty if there is nothing to say.
+    :param notes: what one should know of what happened besides, such as files that could not be deleted.
     """
 
     statement: str
@@ -72,6 +73,7 @@ class StatementResult:
     seconds: float = 0.0
     directories: tuple[str, ...] = ()
     note: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Results become XComs, records of the metastore and lines of logs.
@@ -83,6 +85,7 @@ class StatementResult:
     def to_document(self) -> dict[str, Any]:
         """As plain values, without the rows, and with the beginning of a long statement: small enough for an XCom."""
         text = self.statement
+        said = [*([self.note] if self.note else []), *self.notes]
         return {
             "statement": text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…",
             "kind": self.kind,
@@ -94,6 +97,7 @@ class StatementResult:
             "write_ids": dict(self.write_ids),
             "seconds": round(self.seconds, 3),
             "directories": list(self.directories),
+            **({"notes": said} if said else {}),
         }
 
     def to_record(self) -> dict[str, Any]:
@@ -129,6 +133,7 @@ class StatementResult:
             write_ids=dict(record["write_ids"]),
             seconds=record["seconds"],
             directories=tuple(record["directories"]),
+            notes=tuple(record.get("notes", ())),
         )
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.locking.requests import Statements
-from airflow_hive_acid.engine.outcomes.events import Noted, StatementFinished, StatementStarted
+from airflow_hive_acid.engine.outcomes.events import StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.queries.explain import explain, explain_locks
@@ -232,8 +232,9 @@ class Script:
                 self._number, self._total, statement.kind_text, statement.line, hide_secrets(statement.text)
             )
         )
-        with named(statement), self._patient(self._number):
+        with named(statement), self._patient(self._number), self._context.notes() as notes:
             result = dataclasses.replace(action(), seconds=time.monotonic() - started)
+        result = dataclasses.replace(result, notes=(*result.notes, *notes))
         self.results.append(result)
         self._context.emit(StatementFinished(self._number, self._total, result))
 
@@ -261,7 +262,7 @@ class Script:
         partition = partition_name(statement.partition) if statement.partition else None
         said = missing(self._context.client, database, None if table is None else table.name, partition)
         if said:
-            self._context.emit(Noted(said))
+            self._context.note(said)
 
     def _queried(self, statement: Select | InsertDirectory) -> StatementResult:
         """The rows of a query, or the files that they became."""

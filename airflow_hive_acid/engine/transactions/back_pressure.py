@@ -15,7 +15,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.outcomes.events import Noted
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.errors import BackPressureError, HiveAcidError
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
@@ -193,13 +192,13 @@ def _hold_back(
         remedy = "Run Worker and Cleaner, and see SHOW COMPACTIONS; then try again: nothing was written"
         if limit.action == "warn" or not certain:
             log.warning("%s; compaction does not keep up", said)
-            context.emit(Noted(f"{said}; compaction does not keep up"))
+            context.note(f"{said}; compaction does not keep up")
             return
         if limit.action == "refuse":
             raise BackPressureError(f"{said}, and writers are refused from there on. {remedy}")
         if not waiting:
             log.warning("%s; waiting for a compaction for up to %g s", said, limit.wait)
-            context.emit(Noted(f"{said}; waiting for a compaction for up to {limit.wait:g} s ({WAIT})"))
+            context.note(f"{said}; waiting for a compaction for up to {limit.wait:g} s ({WAIT})")
             waiting = True
         elif time.monotonic() >= until:
             raise BackPressureError(f"{said}, and no compaction has made them fewer in {limit.wait:g} s. {remedy}")

@@ -22,6 +22,8 @@ from airflow_hive_acid.maintenance.doctor.rules import (
     Check,
     Finding,
     is_bucket_file,
+    is_overdue,
+    judge_cleaning,
     judge_compaction,
     judge_damage,
     judge_directories,
@@ -34,6 +36,7 @@ from airflow_hive_acid.maintenance.doctor.rules import (
     judge_txn,
     judge_unfinished,
 )
+from airflow_hive_acid.maintenance.warehouse.ddl_work import places_left, what_of
 from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.expected import counted_of, published_of
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
@@ -62,10 +65,13 @@ _SMALL_BYTES = 8 << 10
 """An ORC file without rows is smaller; of a larger delete delta nothing is read."""
 
 
-def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = None) -> list[Finding]:
+def examine_metastore(
+    client: MetastoreClient, hive_timeout_ms: int | None = None, filesystem: Filesystem | None = None
+) -> list[Finding]:
     """Locks, txns, compactions and time-outs.
 
     :param hive_timeout_ms: ``hive.txn.timeout`` of the Hive on this metastore, None when it is not known.
+    :param filesystem: looks whether what was dropped is deleted; without it that is told by the records alone.
     """
     timeout = client.settings.milliseconds("hive.txn.timeout")
     shared = client.database.path is None
@@ -81,12 +87,39 @@ def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = Non
         found += [judge_lock(lock, open_txns, now, timeout) for lock in stream_locks(connection, LockFilter())]
         working = CompactionFilter(state=CompactionState.WORKING)
         found += [judge_compaction(request, open_txns) for request in stream_compactions(connection, working)]
+        cleaned = CompactionFilter(state=CompactionState.READY_FOR_CLEANING)
+        found += [judge_cleaning(request) for request in stream_compactions(connection, cleaned)]
         return [finding for finding in found if finding is not None]
 
     difference = judge_timeout(timeout, hive_timeout_ms, shared=shared)
+    found = [*([difference] if difference else []), *client.database.read(look), *_legacy(client, timeout)]
+    return [*found, *_unfinished(client, filesystem)]
+
+
+def _unfinished(client: MetastoreClient, filesystem: Filesystem | None) -> Iterator[Finding]:
+    """What committed txns have dropped or replaced and not deleted; the records stay until the reaper has passed."""
     now = client.database.read(now_ms)
-    unfinished = [finding for job in client.jobs.to_finish() if (finding := judge_unfinished(job, now)) is not None]
-    return [*([difference] if difference else []), *client.database.read(look), *_legacy(client, timeout), *unfinished]
+    for job in client.jobs.to_finish():
+        for place in places_left(job) if is_overdue(job, now) else ():
+            if job.staging is None and _is_others(client, place):
+                continue
+            seen = None if filesystem is None else _is_seen(filesystem, place)
+            if seen is not False:
+                yield judge_unfinished(job, what_of(job), place, now, seen=seen)
+
+
+def _is_others(client: MetastoreClient, place: str) -> bool:
+    """Whether a directory that goes by its name has become another table's or database's since."""
+    owner = client.catalog.owner_of_location(place, around=False)
+    return owner is not None or client.catalog.home_in(place) is not None
+
+
+def _is_seen(filesystem: Filesystem, place: str) -> bool | None:
+    """Whether something is there; None when the storage gives no answer."""
+    try:
+        return filesystem.exists(place)
+    except OSError:
+        return None
 
 
 def _legacy(client: MetastoreClient, timeout: int) -> list[Finding]:

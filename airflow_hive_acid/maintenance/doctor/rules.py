@@ -131,18 +131,41 @@ def judge_legacy_locks(
     return found
 
 
-def judge_unfinished(job: Job, now_ms: int) -> Finding | None:
-    """A committed txn that has something left to delete; one that has just committed is at it."""
-    age = now_ms - job.updated
-    if age <= _FINISHING_MS:
-        return None
-    place = job.staging or job.table_location
+def is_overdue(job: Job, now_ms: int) -> bool:
+    """Whether a committed txn should have deleted by now what it dropped or replaced; one just committed is at it."""
+    return now_ms - job.updated > _FINISHING_MS
+
+
+def judge_unfinished(job: Job, what: str, place: str, now_ms: int, *, seen: bool | None) -> Finding:
+    """What a committed txn dropped or replaced and has not deleted.
+
+    :param what: the table or database, as people say it.
+    :param place: a directory in which it lies.
+    :param seen: whether it was seen there; None when nobody looked, or no answer came.
+    """
+    age = f"up to {(now_ms - job.updated) / 1000:.0f} s"
+    said = f"is not deleted after {age}" if seen else f"may not be deleted after {age} (it was not looked at)"
     return Finding(
         Check.UNDELETED,
         place,
-        f"txn {job.txn_id} on {job.table} has committed, and what it dropped or replaced is not deleted after up to "
-        f"{age / 1000:.0f} s; nobody reads it any more",
+        f"txn {job.txn_id} on {what} has committed, and what it dropped or replaced {said}; nobody reads it any more",
         "hive-acid doctor --finish deletes it and says what keeps it from that, as every pass of the reaper does",
+    )
+
+
+def judge_cleaning(request: Compaction) -> Finding | None:
+    """A request whose files the Cleaner has tried to delete in vain; nothing is wrong with those it waits for."""
+    if request.state is not CompactionState.READY_FOR_CLEANING or not request.error:
+        return None
+    dropped = request.soft_deleted_location
+    what = "what was dropped" if dropped else "what its compaction replaced"
+    return Finding(
+        Check.UNDELETED,
+        dropped or f"compaction {request.id} of {request.resource}",
+        f"the Cleaner could not delete {what} of {request.resource} (request {request.id}): {request.error}; nobody "
+        "reads it any more",
+        "make it possible, as the error says; the Cleaner tries again by itself, after a pause that it doubles up to "
+        "some hours (hive-acid cleaning explain says when)",
     )
 
 

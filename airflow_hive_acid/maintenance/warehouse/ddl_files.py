@@ -19,6 +19,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import METADATA_FILE, base_name, staging_name
 from airflow_hive_acid.maintenance.warehouse.conversion import name_originals
 from airflow_hive_acid.maintenance.warehouse.ddl_work import (
+    NO_TABLE,
     DdlManifest,
     Move,
     carry_out,
@@ -27,6 +28,7 @@ from airflow_hive_acid.maintenance.warehouse.ddl_work import (
     give_up,
     left_of,
     parent_of,
+    rights_needed,
 )
 from airflow_hive_acid.maintenance.warehouse.fences import fence
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_target
@@ -48,9 +50,6 @@ log = logging.getLogger(__name__)
 
 DROPPED = json.dumps({"thisFileVersion": "0", "dataFormat": "dropped"}, separators=(",", ":"))
 """``_metadata_acid`` of a base that stands for a dropped partition."""
-
-NO_TABLE = "_"
-"""Stands for a table in the record of a job that belongs to a database."""
 
 
 class WarehouseFiles:
@@ -193,7 +192,8 @@ class WarehouseFiles:
         self._start(txn_id, table, parent, staging, job_id=job_id)
         # Before the manifest is recorded, which a job that was given up does not get any more: so the directory is not
         # made again once it was set aside.
-        self._filesystem.make_directory(staging)
+        with rights_needed(moves[0][0]):
+            self._filesystem.make_directory(staging)
         staged = tuple(Move(source, f"{staging}/{n}", to) for n, (source, to) in enumerate(moves))
         return self._carried_out(job_id, DdlManifest(staged))
 

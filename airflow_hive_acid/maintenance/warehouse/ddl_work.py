@@ -14,7 +14,7 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.errors import AlreadyExistsError, ConfigurationError, StorageUnavailableError
 from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLACE_MARKER
@@ -22,7 +22,7 @@ from airflow_hive_acid.maintenance.warehouse.places import Places, require_direc
 from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NO_TABLE = "_"
+"""Stands for a table in the record of a job that belongs to a database."""
 _SET_ASIDE = ".undo"
 
 
@@ -77,9 +79,30 @@ def left_of(manifest: DdlManifest) -> list[str]:
     return [*(move.source for move in manifest.moves if not move.target), *manifest.emptied]
 
 
+def places_left(job: Job) -> tuple[str, ...]:
+    """Where files may lie that a committed txn dropped or replaced; empty when it only made something.
+
+    :return: URIs of directories.
+    """
+    if job.kind != DDL_KIND:
+        # An INSERT that replaced nothing, and whose staging was not removed, is told from one that did by looking.
+        return () if job.staging is None else (job.staging,)
+    manifest = manifest_of(job) or DdlManifest()
+    if job.staging is not None:
+        return (job.staging,)
+    return (*(move.source for move in manifest.moves if not move.staged and not move.target), *manifest.emptied)
+
+
+def what_of(job: Job) -> str:
+    """What a job worked on, as people say it: a table, or a database and the tables in it."""
+    database, _, name = job.table.partition(".")
+    return f"database {database}" if name == NO_TABLE else job.table
+
+
 def carry_out(filesystem: Filesystem, manifest: DdlManifest) -> None:
     """Do what is recorded, up to the commit.
 
+    :raises ConfigurationError: when a directory may not be moved; it is where it was.
     :raises FileNotFoundError: when the txn was given up meanwhile; nothing of its name was touched then.
     :raises AlreadyExistsError: when there is something of the new name.
     """
@@ -87,7 +110,8 @@ def carry_out(filesystem: Filesystem, manifest: DdlManifest) -> None:
         filesystem.make_directory(place)
     for move in manifest.moves:
         if move.staged:
-            filesystem.rename_directory(move.source, move.staged)
+            with rights_needed(move.source):
+                filesystem.rename_directory(move.source, move.staged)
         if move.target:
             filesystem.make_directory(parent_of(move.target))
             try:
@@ -99,32 +123,70 @@ def carry_out(filesystem: Filesystem, manifest: DdlManifest) -> None:
                 ) from None
 
 
-def finish(client: MetastoreClient, filesystem: Filesystem, job: Job) -> None:
-    """After the commit, as often as it takes: what was replaced or dropped goes."""
-    manifest = manifest_of(job) or DdlManifest()
+@contextlib.contextmanager
+def rights_needed(place: str) -> Iterator[None]:
+    """Say in words what the system's "permission denied" means for a statement that has changed nothing yet.
+
+    :raises ConfigurationError: naming the directory, and who must be allowed what.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise ConfigurationError(
+            f"{place} cannot be moved out of the way ({error}); nothing was changed. Let the user of this process "
+            f"write in {parent_of(place)} and in the directory itself, then run the statement again"
+        ) from error
+
+
+def finish(client: MetastoreClient, filesystem: Filesystem, job: Job) -> bool:
+    """After the commit, as often as it takes: what was replaced or dropped goes.
+
+    :return: whether something was there to delete.
+    """
+    manifest, found = manifest_of(job) or DdlManifest(), False
     if job.staging is not None:
         inside = parent_of(job.staging)
-        delete_or_prove(
+        found = delete_or_prove(
             filesystem, job.staging, inside=inside, proof=lambda: _require_there(client, filesystem, job)
         )  # fmt: skip
     for move in manifest.moves:
         # On an object store, by its name: if nobody has a table there again.
         if not move.staged and not move.target and client.catalog.owner_of_location(move.source, around=False) is None:
-            filesystem.delete(move.source, inside=parent_of(move.source))
+            found = filesystem.delete(move.source, inside=parent_of(move.source)) or found
     for place in manifest.emptied:
-        _delete_home(client, filesystem, place)
+        _wait_for_tables(client, filesystem, job, place)
+        found = _delete_home(client, filesystem, place) or found
+    return found
 
 
-def _delete_home(client: MetastoreClient, filesystem: Filesystem, place: str) -> None:
-    """Delete the directory of a dropped database, if nothing but the marker of the place lies in it."""
+def _wait_for_tables(client: MetastoreClient, filesystem: Filesystem, job: Job, place: str) -> None:
+    """Keep the directory of a dropped database on record while files of its tables cannot be deleted.
+
+    :raises StorageUnavailableError: while there are some.
+    """
+    for other in client.jobs.of_txn(job.txn_id):
+        for left in places_left(other) if other.job_id != job.job_id else ():
+            if paths.is_inside(place, left) and filesystem.exists(left):
+                raise StorageUnavailableError(f"{place} goes when {left} is deleted, which lies in it")
+
+
+def _delete_home(client: MetastoreClient, filesystem: Filesystem, place: str) -> bool:
+    """Delete the directory of a dropped database, if nothing but the marker of the place lies in it.
+
+    It is another one's if a database of that place was made since.
+    """
+    if client.catalog.home_in(place) is not None:
+        return False
     try:
         names = [entry.name for entry in filesystem.list_files(place)]
     except FileNotFoundError:
         names = []
     if names == [PLACE_MARKER]:
         filesystem.delete(paths.join(place, PLACE_MARKER), inside=place)
-    if filesystem.delete_empty(place, inside=parent_of(place)):
+    deleted = filesystem.delete_empty(place, inside=parent_of(place))
+    if deleted:
         client.places.forget(place)
+    return deleted
 
 
 def _require_there(client: MetastoreClient, filesystem: Filesystem, job: Job) -> None:

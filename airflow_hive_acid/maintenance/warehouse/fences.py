@@ -48,11 +48,13 @@ class FenceReport:
 
     :param alive: jobs that could not be fenced, and why: their txns must not be forgotten.
     :param ended: txns that had been given up before, by somebody who did not get further, and are aborted now.
+    :param deleted: of committed jobs, those which had left something that is deleted now.
     """
 
     fenced: tuple[Job, ...] = ()
     alive: tuple[tuple[Job, str], ...] = ()
     ended: tuple[int, ...] = ()
+    deleted: tuple[Job, ...] = ()
 
     @property
     def alive_txns(self) -> frozenset[int]:
@@ -137,20 +139,23 @@ def finish_jobs(client: MetastoreClient, filesystem: Filesystem) -> FenceReport:
     """
     unfinished: list[tuple[Job, str]] = []
     done: list[Job] = []
+    deleted: list[Job] = []
     for job in client.jobs.to_finish():
+        found = False
         try:
             if job.kind == DDL_KIND:
-                finish(client, filesystem, job)
+                found = finish(client, filesystem, job)
             elif job.staging is not None:
                 proof = absence_of(client, filesystem, job.table, job.table_location)
-                delete_or_prove(filesystem, job.staging, inside=job.table_location, proof=proof)
+                found = delete_or_prove(filesystem, job.staging, inside=job.table_location, proof=proof)
         except (HiveAcidError, OSError) as error:
             log.warning("what job %s of txn %d replaced could not be removed: %s", job.job_id, job.txn_id, error)
             unfinished.append((job, f"{type(error).__name__}: {error}"))
         else:
             client.jobs.finished(job.job_id)
             done.append(job)
-    return FenceReport(tuple(done), tuple(unfinished))
+            deleted += [job] if found else []
+    return FenceReport(tuple(done), tuple(unfinished), deleted=tuple(deleted))
 
 
 def _fence(client: MetastoreClient, filesystem: Filesystem, job: Job, why: str) -> str | None:

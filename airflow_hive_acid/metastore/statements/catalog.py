@@ -48,6 +48,7 @@ class HiveCatalog(Catalog):
         places, locked = Places(client.database), LockedTables(self, client)
         self.roots = places.roots
         self.owner_of_location = places.owner_of_location
+        self.home_in = places.home_in
         self.shared_places = places.shared_places
         self.shared_partition_places = places.shared_partition_places
         tables, partitions = TableStatements(locked), PartitionStatements(locked, places)

@@ -79,16 +79,17 @@ def _accept(session: CliSession, location: str) -> None:
 
 
 def _finish(session: CliSession) -> None:
+    from airflow_hive_acid.maintenance.warehouse.ddl_work import what_of
     from airflow_hive_acid.maintenance.warehouse.fences import finish_jobs
 
     client = session.bare_client()
     client.check_schema()
     report = finish_jobs(client, session.filesystem())
-    for job in report.fenced:
-        say(f"what txn {job.txn_id} dropped or replaced of {job.table} is deleted")
+    for job in report.deleted:
+        say(f"what txn {job.txn_id} dropped or replaced of {what_of(job)} is deleted")
     for job, why in report.alive:
-        say(f"what txn {job.txn_id} dropped or replaced of {job.table} still cannot be deleted: {why}")
-    if not report.fenced and not report.alive:
+        say(f"what txn {job.txn_id} dropped or replaced of {what_of(job)} still cannot be deleted: {why}")
+    if not report.deleted and not report.alive:
         say("nothing is left to delete")
 
 
@@ -103,7 +104,7 @@ def _findings(session: CliSession, tables: list[str] | None, dumps: list[str], *
     if session.hive_site is not None:
         hive = Settings({Source.HIVE_SITE: read_hive_site(session.hive_site)})
         hive_timeout = hive.milliseconds("hive.txn.timeout")
-    yield from examine_metastore(client, hive_timeout)
+    yield from examine_metastore(client, hive_timeout, session.filesystem() if files else None)
     if files:
         yield from examine_tables(client, session.filesystem(), tables)
     if files and tables is None:

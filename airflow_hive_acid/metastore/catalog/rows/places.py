@@ -349,6 +349,11 @@ class Places:
         place = check_location(location)
         return self._database.read(lambda connection: read_owner_of(connection, place, around=around))
 
+    def home_in(self, location: str) -> str | None:
+        """A database whose directory is a directory or lies in it, or the warehouse; None when there is none."""
+        place = check_location(location)
+        return self._database.read(lambda connection: _database_in(connection, place))
+
     def shared_places(self, locations: Sequence[str], db: str, table: str | None = None) -> dict[str, str]:
         """Those of a table's directories (or of a database's tables) that others share, and with whom."""
 

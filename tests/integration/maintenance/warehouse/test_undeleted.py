@@ -1,0 +1,203 @@
+"""Files of what is dropped that cannot be deleted: the statement says so, the doctor finds them and finishes it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from airflow_hive_acid.cli.main import app
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.filesystem.local import LocalFilesystem
+from airflow_hive_acid.maintenance import run_cleaner, run_reaper
+from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore
+from airflow_hive_acid.maintenance.doctor.rules import Check
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+
+pytestmark = pytest.mark.every_database
+
+MADE = (
+    "CREATE DATABASE d; CREATE TABLE d.t (a int); "
+    "CREATE TABLE d.p (a int) PARTITIONED BY (k int) TBLPROPERTIES ('transactional'='false'); "
+    "ALTER TABLE d.p ADD PARTITION (k=1)"
+)
+DROPS = {
+    "table": ("DROP TABLE d.t", "d.t"),
+    "partition": ("ALTER TABLE d.p DROP PARTITION (k=1)", "d.p"),
+    "database": ("DROP DATABASE d CASCADE", "database d"),
+}
+
+
+@pytest.fixture
+def hive_acid(metastore_url: str, warehouse: str, client: MetastoreClient) -> Callable[..., Any]:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(app, ["--metastore-url", metastore_url, "--warehouse", warehouse, *arguments])
+
+    made = run("sql", "-e", MADE)
+    assert made.exit_code == 0, made.output
+    return run
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise PermissionError(13, "the disk says no")
+
+
+def age_jobs(client: MetastoreClient) -> None:
+    """As if what has committed had done so more than a minute ago."""
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=HIVE_ACID_JOB.c.HAJ_UPDATED - 61_000))
+
+
+def undeleted(client: MetastoreClient, fs: Filesystem) -> list[str]:
+    timeout = client.settings.milliseconds("hive.txn.timeout")
+    return [found.text for found in examine_metastore(client, timeout, fs) if found.check is Check.UNDELETED]
+
+
+@pytest.mark.parametrize("what", DROPS)
+def test_a_drop_whose_files_cannot_be_deleted_says_so_and_the_doctor_finishes_it(
+    hive_acid: Callable[..., Any], client: MetastoreClient, fs: Filesystem, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    sql, name = DROPS[what]
+    home = client.catalog.get_database("d").location
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFilesystem, "delete", refuse)
+        done = hive_acid("sql", "-e", sql)
+        assert done.exit_code == 0, done.output
+        assert "could not be deleted (PermissionError" in " ".join(done.stderr.split())
+        age_jobs(client)
+        assert all(name in text for text in undeleted(client, fs))
+        assert undeleted(client, fs)
+        failed = " ".join(hive_acid("doctor", "--finish", "--no-files").stderr.split())
+        assert f"of {name} still cannot be deleted: PermissionError" in failed
+    finished = hive_acid("doctor", "--finish", "--format", "json")
+    assert f"of {name} is deleted" in finished.stderr
+    assert undeleted(client, fs) == []
+    assert fs.exists(home) is (what != "database")
+    assert "nothing is left to delete" in hive_acid("doctor", "--finish", "--no-files").stderr
+
+
+def test_the_result_of_a_drop_holds_what_could_not_be_deleted(
+    hive_acid: Callable[..., Any], client: MetastoreClient, warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator returns this document as its XCom."""
+    del hive_acid
+    monkeypatch.setattr(LocalFilesystem, "delete", refuse)
+    no_spark: Any = None
+    with Engine(client, no_spark, warehouse) as engine:
+        made, dropped = engine.run("CREATE TABLE d.u (a int); DROP TABLE d.t")
+    assert made.notes == ()
+    assert "notes" not in made.to_document()
+    (note,) = dropped.to_document()["notes"]
+    assert "could not be deleted" in note
+    assert "hive-acid doctor --finish" in note
+
+
+def test_a_process_that_dies_between_commit_and_deletion_leaves_what_the_doctor_finishes(
+    hive_acid: Callable[..., Any], client: MetastoreClient, fs: Filesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("airflow_hive_acid.maintenance.warehouse.ddl_files.finish", die)
+        with pytest.raises(Killed):
+            hive_acid("sql", "-e", "DROP TABLE d.t")
+    assert client.catalog.find_tables(["d.t"]) == {}
+    age_jobs(client)
+    (said,) = undeleted(client, fs)
+    assert "on d.t has committed, and what it dropped or replaced is not deleted" in said
+    assert "of d.t is deleted" in hive_acid("doctor", "--finish", "--no-files").stderr
+    assert undeleted(client, fs) == []
+
+
+def test_what_has_deleted_everything_itself_or_only_made_something_is_no_finding(
+    hive_acid: Callable[..., Any], client: MetastoreClient, fs: Filesystem
+) -> None:
+    done = hive_acid("sql", "-e", "ALTER TABLE d.t RENAME TO d.u; DROP TABLE d.u; CREATE DATABASE e; DROP DATABASE e")
+    assert done.exit_code == 0, done.output
+    age_jobs(client)
+    assert undeleted(client, fs) == []
+    told = hive_acid("doctor", "--finish", "--no-files").stderr
+    assert "nothing is left to delete" in told
+    assert "is deleted" not in told
+
+
+def test_what_nobody_looked_for_is_said_to_be_possible(
+    hive_acid: Callable[..., Any], client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hive_acid("sql", "-e", "DROP TABLE d.t").exit_code == 0
+    age_jobs(client)
+    findings = json.loads(hive_acid("doctor", "--no-files", "--format", "json").stdout)
+    (found,) = [finding for finding in findings if finding["check"] == Check.UNDELETED.value]
+    assert "may not be deleted" in found["finding"]
+    assert "it was not looked at" in found["finding"]
+    monkeypatch.setattr(LocalFilesystem, "exists", refuse)
+    (said,) = undeleted(client, LocalFilesystem())
+    assert "it was not looked at" in said
+
+
+def test_a_drop_that_may_not_move_the_files_changes_nothing_and_says_what_it_needs(
+    hive_acid: Callable[..., Any], client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = LocalFilesystem.rename_directory
+
+    def refuse_table(self: LocalFilesystem, source: str, target: str) -> None:
+        refuse() if source.endswith("d.db/t") else rename(self, source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFilesystem, "rename_directory", refuse_table)
+        refused = hive_acid("sql", "-e", "DROP TABLE d.t")
+    assert refused.exit_code == 1
+    said = str(refused.exception)
+    assert "d.db/t cannot be moved out of the way" in said
+    assert "nothing was changed. Let the user of this process write in" in said
+    assert list(client.catalog.find_tables(["d.t"])) == ["d.t"]
+    assert hive_acid("sql", "-e", "DROP TABLE d.t").exit_code == 0
+
+
+def test_a_database_that_is_made_again_keeps_its_directory(
+    hive_acid: Callable[..., Any], client: MetastoreClient, fs: Filesystem, tmp_path: Path
+) -> None:
+    """The record of the first one's drop is still there when the reaper passes."""
+    made = f"CREATE DATABASE e LOCATION '{tmp_path.as_uri()}/e'"
+    done = hive_acid("sql", "-e", f"{made}; DROP DATABASE e; {made}")
+    assert done.exit_code == 0, done.output
+    before = [entry.name for entry in fs.list_files(f"{tmp_path.as_uri()}/e")]
+    run_reaper(client, fs)
+    assert [entry.name for entry in fs.list_files(f"{tmp_path.as_uri()}/e")] == before != []
+    age_jobs(client)
+    assert undeleted(client, fs) == []
+
+
+def test_a_dropped_partition_that_the_cleaner_cannot_delete_is_found(
+    make_table: Callable[..., Any], hive_acid: Callable[..., Any], client: MetastoreClient, fs: Filesystem,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It is hidden from new readers with the commit; the Cleaner deletes it, and tries again."""
+    table = make_table("default.q", "k")
+    table.insert(partition="k=a")
+    place = client.catalog.get_partition("default.q", "k=a").location
+    dropped = hive_acid("sql", "-e", "ALTER TABLE default.q DROP PARTITION (k='a')")
+    assert dropped.exit_code == 0, dropped.output
+    assert undeleted(client, fs) == []
+    table.settle()
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFilesystem, "delete", refuse)
+        run_cleaner(client, fs)
+    (said,) = undeleted(client, fs)
+    assert "the Cleaner could not delete what was dropped of default.q partition k=a" in said
+    assert "the disk says no" in said
+    assert fs.exists(place)
