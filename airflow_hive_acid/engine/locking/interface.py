@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking.holds import NothingBeside
-from airflow_hive_acid.engine.locking.requests import Declared, Statements
+from airflow_hive_acid.engine.locking.requests import NO_LOCKS, Declared, Statements
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.python_versions import add_note
 
@@ -146,10 +146,13 @@ class Locking(abc.ABC):
         return LockedTransaction(self._client.resume_transaction(document), NothingBeside(), {})
 
     @contextlib.contextmanager
-    def reading(self, plan: Plan, patience: Patience | None = None) -> Iterator[tuple[ReaderSnapshot, Listed]]:
+    def reading(
+        self, plan: Plan, patience: Patience | None = None, *, locked: bool = False
+    ) -> Iterator[tuple[ReaderSnapshot, Listed]]:
         """Hold the locks of a query, and a reader under them, while a block runs.
 
         :param patience: how long to wait here; by default as long as the settings say.
+        :param locked: the statement that it belongs to has asked for its locks already: it asks for none.
         :return: with the reader the partitions that were listed under its locks.
         :raises TxnAbortedError: at the end, when the locks were lost meanwhile.
         :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
@@ -157,6 +160,8 @@ class Locking(abc.ABC):
         """
         plain = [read.table for read in plan.reads if not read.transactional]
         planned = self.plan(Statements([plan]))
+        if locked:
+            planned = replace(planned, of_txn=NO_LOCKS, listed={})
         for tries_left in self._tries():
             with (
                 self.hold(planned, patience) as hold,

@@ -40,11 +40,14 @@ def run_query(
     document: Mapping[str, Any] | None = None,
     limit: int | None = None,
     patience: Patience | None = None,
+    *,
+    locked: bool = False,
 ) -> StatementResult:
     """Run a planned SELECT and fetch its rows.
 
     :param limit: at most so many rows; 0 for the columns alone.
     :param patience: how long to wait here for locks; by default as long as the settings say.
+    :param locked: the statement that it belongs to has asked for its locks already: it asks for none.
     :param document: of a reader opened earlier (``ReaderSnapshot.to_document()``): read what that reader sees.
     :raises InvalidArgumentsError: when that reader was not opened for a table of the query, and when the rows take
         more than ``hive.acid.select.max.bytes``.
@@ -53,7 +56,7 @@ def run_query(
     """
     started = time.monotonic()
     session = context.application.ready()
-    with _reader(context, plan, document, patience) as (reader, listed):
+    with _reader(context, plan, document, patience, locked=locked) as (reader, listed):
         tables = {read.table: context.table(read.table) for read in plan.reads}
         looks = Looks(context.client)
         snapshots = {
@@ -79,7 +82,7 @@ def most_bytes(context: Context) -> int:
 
 @contextlib.contextmanager
 def _reader(
-    context: Context, plan: Plan, document: Mapping[str, Any] | None, patience: Patience | None
+    context: Context, plan: Plan, document: Mapping[str, Any] | None, patience: Patience | None, *, locked: bool
 ) -> Iterator[tuple[SnapshotLists | None, Listed]]:
     """The reader under which the query runs; None when it reads no table. Plain tables are locked, and that is all.
 
@@ -89,7 +92,7 @@ def _reader(
     if not tables:
         yield None, {}
     elif document is None:
-        with context.locking.reading(plan, patience) as own:
+        with context.locking.reading(plan, patience, locked=locked) as own:
             yield own
     else:
         with _joined(context, document) as guest:

@@ -62,7 +62,9 @@ def make_table(
     listed: tuple[str, ...] = ()
     if statement.query is not None:
         query = plan_of(context, Select(statement.query, **statement.origin))
-        columns = columns_of(run_query(context, query, limit=0, patience=patience))
+        # The table to itself, which it may have waited for, is in the way of its own query otherwise.
+        locked = patience is not None and patience.holds_for_change
+        columns = columns_of(run_query(context, query, limit=0, patience=patience, locked=locked))
         data, keys = divided(columns, statement.partition_columns)
         listed = tuple(column.name for column in columns) if keys else ()
         statement = dataclasses.replace(statement, columns=data, partition_columns=keys)

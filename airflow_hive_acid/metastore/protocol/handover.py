@@ -97,6 +97,17 @@ class Patience:
         self.resumed = None
         return int(document["txn_id"]), int(document["lock_id"])
 
+    @property
+    def holds_for_change(self) -> bool:
+        """Whether the request that was waited for is the one with which the statement that runs changes something.
+
+        It may be granted, and in the way of any other that asks for the same tables, of this statement, too.
+        """
+        document = self.resumed
+        if document is None or document.get("version") != _VERSION:
+            return False
+        return document.get("statement", self.statement) == self.statement and not document["reads"]
+
     def _refuse(self, client: Verbs, why: str) -> None:
         document, self.resumed = self.resumed, None
         if document is not None:

@@ -301,3 +301,22 @@ def test_a_table_made_from_a_query_waits_elsewhere_for_what_it_reads_a_second_ti
     (result,) = other.run(CREATE_AS, once=ONCE, patience=Patience(0, document))
     assert result.txn_id == document["txn_id"]
     assert result.write_ids == {"w.c": 1}
+
+
+def test_table_that_is_replaced_by_its_own_rows_is_not_in_its_own_way(engine, other, client, fake, states):
+    """
+    t1  somebody writes the table; who replaces it by a query over it has looked at the columns, and waits elsewhere
+    t2  the lock is granted, to itself: the look at the columns is taken under it, and the txn that waited goes on
+    """
+    fake.answer = other.fake.answer = [[1]]
+    engine.run("CREATE TABLE w.own (c0 INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    script = (
+        "CREATE OR REPLACE TABLE w.own STORED AS ORC TBLPROPERTIES ('transactional'='true') AS SELECT c0 FROM w.own"
+    )
+    with client.transaction(tables={"w.own": "insert"}) as holder:
+        document = waits(engine, script)
+        holder.abort()
+    assert client.check_lock(document["lock_id"]).state.name == "ACQUIRED"
+    (result,) = other.run(script, once=ONCE, patience=Patience(0, document))
+    assert result.txn_id == document["txn_id"]
+    assert states()[result.txn_id] == "COMMITTED"
