@@ -28,10 +28,11 @@ from airflow_hive_acid import resources
 from airflow_hive_acid.airflow_versions import AirflowException, AirflowNotFoundException
 from airflow_hive_acid.engine.applications.java import SPARK_REMEDY, find_spark_submit, require_java
 from airflow_hive_acid.engine.applications.job_environment import job_environment
+from airflow_hive_acid.engine.applications.kubernetes import driver_pod, is_kubernetes, pod_settings, require_pods
 from airflow_hive_acid.engine.applications.launcher import make_spool, require_driver_place, session_of
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.applications.spark_defaults import require_upload_path, site_defaults
+from airflow_hive_acid.engine.applications.spark_defaults import site_defaults
 from airflow_hive_acid.engine.applications.spark_version import installed_spark, require_spark
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
@@ -40,6 +41,7 @@ from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from airflow_hive_acid.engine.applications.kubernetes import DriverPod
     from airflow_hive_acid.engine.applications.launcher import JobSession
     from airflow_hive_acid.engine.applications.spark_version import InstalledSpark
     from airflow_hive_acid.engine.applications.spool import SpoolSession
@@ -83,8 +85,8 @@ class AirflowSparkLauncher:
         :param application: its name, and what it must be like; an application that another task has given back serves
             whatever it is called.
         :raises ConfigurationError: no such connection, no Java, no Spark or another one than this package supports, a
-            driver on the cluster without a spool it can reach, without a place for its files (Kubernetes), or on one
-            that cannot run it.
+            driver on the cluster without a spool it can reach, or on one that cannot run it, pods without an image, or
+            Kubernetes without Airflow's provider for it.
         """
         target = spark_target(self.spark_conn_id)
         if not self.share:
@@ -132,15 +134,18 @@ class AirflowSparkLauncher:
         environment = job_environment(target.master, target.deploy_mode, self.passed_on)
         require_java(environment)
         spark = _spark_of(target, environment)
+        if target.deploy_mode == "cluster" and spark is not None:
+            # Spark's scripts would look for it with the first python on PATH; a variable that names a Python would go
+            # to the driver on the cluster.
+            environment.setdefault("SPARK_HOME", str(spark.home))
         load_defaults = spark is None or spark.loads_defaults
-        require_upload_path(
-            target.master,
-            target.deploy_mode,
-            self._conf(target, application),
-            environment,
-            target.spark_binary,
-            "the Spark settings (spark_conf) of the hive_acid connection",
-        )
+        site = site_defaults(environment, target.spark_binary)
+        conf = self._conf(target, application)
+        if is_kubernetes(target.master):
+            _require_kubernetes_provider(self.spark_conn_id)
+            if spark is not None:  # else nobody knows which spark-defaults.conf counts
+                where = "the extra of the hive_acid connection"
+                require_pods(target.master, target.deploy_mode, {**site, **conf}, self.spool, where)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
         try:
             below = scratch.as_uri() if self.spool is None else self.spool.rstrip("/")
@@ -148,15 +153,25 @@ class AirflowSparkLauncher:
             make_spool(spool, private=target.deploy_mode == "client" or application.user is None)
             job, arguments, more = program_of(spool)
             properties = scratch / _PROPERTIES
-            conf = {**self._conf(target, application), **more}
+            conf = {**conf, **pod_settings(target.master, target.deploy_mode, {**site, **conf}, spool), **more}
             settings = configuration(target.master, str(scratch), conf, self.accelerator, target.deploy_mode, spark)
             if not load_defaults:
-                settings = {**site_defaults(environment, target.spark_binary), **settings}
+                settings = {**site, **settings}
             write_properties(properties, settings)
             hook = self._hook(target, scratch, arguments, application, load_defaults)
             if application.user is not None:
                 environment |= hook.take_ticket(scratch)
-            return HookDriver(hook, job, environment, scratch), spool
+            pod = driver_pod(
+                target.master,
+                target.deploy_mode,
+                {**site, **settings},
+                hook.program,
+                environment,
+                properties,
+                namespace=target.namespace,
+                load_defaults=load_defaults,
+            )
+            return HookDriver(hook, job, environment, scratch, pod), spool
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -192,6 +207,7 @@ class SparkTarget:
 
     :param spark_binary: the program to start; None when the connection names its own.
     :param principal: who logs in to Kerberos, with the ``keytab`` (base64).
+    :param namespace: of the pods, on Kubernetes; None when the settings say it.
     """
 
     master: str
@@ -199,6 +215,7 @@ class SparkTarget:
     spark_binary: str | None
     principal: str | None = None
     keytab: str | None = field(default=None, repr=False)
+    namespace: str | None = None
 
 
 def _keytab(conn_id: str, target: SparkTarget, scratch: Path) -> str | None:
@@ -251,6 +268,7 @@ def spark_target(conn_id: str) -> SparkTarget:
         spark_binary=None if extra.get("spark-binary") else find_spark_submit(os.environ),
         principal=extra.get("principal") or None,
         keytab=extra.get("keytab") or None,
+        namespace=extra.get("namespace") or None,
     )
 
 
@@ -263,6 +281,21 @@ def _spark_of(target: SparkTarget, environment: Mapping[str, str]) -> InstalledS
         return require_spark(target.spark_binary, environment)
     # A program that the connection names is somebody's own: SPARK_HOME says what it starts, else the driver will.
     return installed_spark("spark-submit", environment) if environment.get("SPARK_HOME") else None
+
+
+def _require_kubernetes_provider(conn_id: str) -> None:
+    """Airflow's SparkSubmitHook takes no master on Kubernetes without that provider, and fails on a name.
+
+    :raises ConfigurationError: when it is not installed.
+    """
+    _submit_hook()
+    from airflow.providers.apache.spark.hooks import spark_submit
+
+    if getattr(spark_submit, "kube_client", None) is None:
+        raise ConfigurationError(
+            f"Spark connection {conn_id!r} leads to Kubernetes, for which Airflow's SparkSubmitHook needs one more "
+            "provider on this worker: 'pip install apache-airflow-providers-cncf-kubernetes'"
+        )
 
 
 def _submit_hook() -> type[TappedSparkSubmitHook]:
@@ -286,11 +319,18 @@ class HookDriver:
     """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.applications.spool.Driver`).
 
     :param program: the file to submit.
+    :param pod: the driver's, where it is on Kubernetes.
     """
 
     def __init__(
-        self, hook: TappedSparkSubmitHook, program: str, environment: Mapping[str, str], scratch: Path
+        self,
+        hook: TappedSparkSubmitHook,
+        program: str,
+        environment: Mapping[str, str],
+        scratch: Path,
+        pod: DriverPod | None = None,
     ) -> None:
+        self._pod = pod
         self._hook = hook
         self._program = program
         self._environment = dict(environment)
@@ -326,6 +366,7 @@ class HookDriver:
         self._stopped = True
         # A thread that has not yet got as far as starting the process would start it after we have looked.
         self._hook.started.wait()
+        code = self._hook.exit_code()
         self._hook.on_kill()
         group = self._hook.process_group
         if group is not None:
@@ -333,13 +374,17 @@ class HookDriver:
                 os.killpg(group, signal.SIGKILL)
         # A process that has left the group may hold the output open; the thread ends with it, or with us.
         self._thread.join(_STOP_SECONDS)
+        # Whatever spark-submit ended with but 0, it may have lost sight of a driver that goes on.
+        if self._pod is not None and group is not None and code != 0:
+            self._pod.delete()
 
     def log_tail(self) -> str:
         """The last lines of its output; all of it is in the task's log."""
         if self._hook.refusal is not None:
             return self._hook.refusal
         lines = [f"  | {line[:500]}" for line in self._hook.last_lines if line.strip()]
-        return "\n".join([*lines, *([self._failure] if not lines else [])])
+        of_pod = [] if self._pod is None else [self._pod.log_command]
+        return "\n".join([*lines, *([self._failure] if not lines else []), *of_pod])
 
     def release(self) -> None:
         """Remove the private directory: spool, settings, shuffle files."""

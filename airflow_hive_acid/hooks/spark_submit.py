@@ -44,6 +44,19 @@ class TappedSparkSubmitHook(SparkSubmitHook):
         """That of spark-submit itself, None while it runs and before."""
         return None if self._submit_sp is None else self._submit_sp.poll()
 
+    @property
+    def program(self) -> str:
+        """The ``spark-submit`` that is started."""
+        return str(self._connection["spark_binary"])
+
+    def on_kill(self) -> None:
+        """Kill spark-submit; the driver's pod is ended by whoever named it."""
+        self._kubernetes_driver_pod = None
+        super().on_kill()
+
+    def _delete_driver_pod(self) -> None:
+        """Not with the credentials of Airflow's own pods, which may be none, or lead to another cluster."""
+
     def close_output(self) -> None:
         """The program has ended; the hook itself never closes its end of the pipe."""
         if self._submit_sp is not None and self._submit_sp.stdout is not None:

@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
 from airflow_hive_acid.engine.applications.job_environment import job_environment
+from airflow_hive_acid.engine.applications.kubernetes import driver_pod, pod_settings, require_pods
 from airflow_hive_acid.engine.applications.package_zip import cache_directory, cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, require_upload_path, site_defaults
+from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, site_defaults
 from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.engine.applications.spool import Driver, SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
@@ -38,6 +39,7 @@ from airflow_hive_acid.maintenance.worker.jobs import Application
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from airflow_hive_acid.engine.applications.kubernetes import DriverPod
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
 log = logging.getLogger(__name__)
@@ -137,7 +139,7 @@ class SparkSubmitLauncher:
         """Start an application in the background.
 
         :raises ConfigurationError: no Java, no spark-submit, one of another Spark, a cluster without a spool it can
-            reach, without a place for our files (Kubernetes), or one that cannot run our driver.
+            reach, pods without an image (Kubernetes), or a cluster that cannot run our driver.
         """
         job = str(resources.spark_job("session"))
         driver, spool = self._submit(
@@ -168,23 +170,37 @@ class SparkSubmitLauncher:
         require_java(environment)
         program = self.program or find_spark_submit(environment)
         spark = require_spark(program, environment)
+        if self.deploy_mode == "cluster" and spark is not None:
+            # Spark's scripts would look for it with the first python on PATH; a variable that names a Python would go
+            # to the driver on the cluster.
+            environment.setdefault("SPARK_HOME", str(spark.home))
         conf = with_application(self.master, self.conf, application)
-        require_upload_path(self.master, self.deploy_mode, conf, environment, program)
+        site = site_defaults(environment, program)
+        if spark is not None:  # else nobody knows which spark-defaults.conf counts
+            require_pods(self.master, self.deploy_mode, {**site, **conf}, self.spool, "the Spark settings (conf)")
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
         try:
             spool = f"{self.spool.rstrip('/')}/session-{uuid.uuid4()}" if self.spool else f"file://{scratch}/spool"
             make_spool(spool, private=self.deploy_mode == "client" or application.user is None)
             job, more = program_of(spool)
+            conf |= pod_settings(self.master, self.deploy_mode, {**site, **conf}, spool)
             properties = scratch / "spark.properties"
             settings = configuration(
                 self.master, str(scratch), {**conf, **more}, self.accelerator, self.deploy_mode, spark
             )
             load_defaults = spark is None or spark.loads_defaults
-            write_properties(
-                properties, settings if load_defaults else {**site_defaults(environment, program), **settings}
-            )
+            write_properties(properties, settings if load_defaults else {**site, **settings})
             command = [*self._command(program, properties, application, load_defaults), *job]
-            return SubprocessDriver(command, environment, scratch, self._open_log()), spool
+            pod = driver_pod(
+                self.master,
+                self.deploy_mode,
+                {**site, **settings},
+                program,
+                environment,
+                properties,
+                load_defaults=load_defaults,
+            )
+            return SubprocessDriver(command, environment, scratch, self._open_log(), pod), spool
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -237,10 +253,21 @@ def make_spool(uri: str, *, private: bool) -> None:
 
 
 class SubprocessDriver:
-    """A running ``spark-submit`` and everything it started: one process group of its own."""
+    """A running ``spark-submit`` and everything it started: one process group of its own.
 
-    def __init__(self, command: list[str], environment: Mapping[str, str], scratch: Path, log: Path) -> None:
+    :param pod: the driver's, where it is on Kubernetes.
+    """
+
+    def __init__(
+        self,
+        command: list[str],
+        environment: Mapping[str, str],
+        scratch: Path,
+        log: Path,
+        pod: DriverPod | None = None,
+    ) -> None:
         self.log = log
+        self._pod = pod
         self._scratch = scratch
         self._owner = os.getpid()
         self._stopped = False
@@ -284,12 +311,16 @@ class SubprocessDriver:
             return
         # Also when the JVM has gone: its Python driver may still be there. Never twice: the number may be another's.
         self._stopped = True
+        code = self.exit_code()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         # Not for ever: a process that the kernel keeps in a call of a dead file server goes when that answers.
         if not self.wait(_STOP_SECONDS):
             log.warning("process group %d of Spark was killed and has not ended yet", self._process.pid)
         _running.discard(self)
+        # Whatever spark-submit ended with but 0, it may have lost sight of a driver that goes on.
+        if self._pod is not None and code != 0:
+            self._pod.delete()
 
     def log_tail(self) -> str:
         """The last lines of the log that say something, and where the rest is."""
@@ -298,7 +329,8 @@ class SubprocessDriver:
         if refusal is not None:
             return f"{refusal}. The whole log: {self.log}"
         lines = [line for line in text.splitlines() if line.strip() and not _FRAME.fullmatch(line)][-_LOG_TAIL_LINES:]
-        return "\n".join([*(f"  | {line[:500]}" for line in lines), f"The whole log: {self.log}"])
+        of_pod = [] if self._pod is None else [self._pod.log_command]
+        return "\n".join([*(f"  | {line[:500]}" for line in lines), *of_pod, f"The whole log: {self.log}"])
 
     def release(self) -> None:
         """Remove the private directory: spool, settings, shuffle files."""

@@ -1,7 +1,8 @@
 """What is asked of a Spark installation before spark-submit is started, and what its refusals mean.
 
 spark-submit reads the site's ``spark-defaults.conf`` beside the settings that we hand over (``--load-spark-defaults``);
-what must be set at all may therefore stand there. That of Spark 3.5 cannot, so for it the file is read here.
+what must be set at all may therefore stand there, and is looked for there. That of Spark 3.5 cannot, so for it the
+file's settings go into ours.
 """
 
 from __future__ import annotations
@@ -12,12 +13,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import ConfigurationError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-UPLOAD_PATH = "spark.kubernetes.file.upload.path"
 # A key ends at the first of = : and white space that is not escaped.
 _ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])+)[ \t\f]*[=:]?[ \t\f]*(.*)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
@@ -25,38 +23,8 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 _OLD = re.compile(r"Unrecognized option:? '?--load-spark-defaults")
 
 
-def require_upload_path(
-    master: str,
-    deploy_mode: str,
-    conf: Mapping[str, str],
-    environment: Mapping[str, str],
-    program: str | None,
-    where: str = "the Spark settings (conf)",
-) -> None:
-    """Refuse a driver on Kubernetes whose files have no way there, as spark-submit would after half a minute.
-
-    :param conf: the settings that are handed over.
-    :param program: ``spark-submit``; ``spark-defaults.conf`` is looked for where it would.
-    :param where: where the user sets it.
-    :raises ConfigurationError: names the setting and the remedy.
-    """
-    if deploy_mode != "cluster" or not master.startswith("k8s://") or conf.get(UPLOAD_PATH, "").strip():
-        return
-    for file in _defaults_files(environment, program):
-        if file.is_file():
-            # Spark reads the first one that exists.
-            if _defines(file, UPLOAD_PATH):
-                return
-            break
-    raise ConfigurationError(
-        f"deploy mode cluster on {master} needs {UPLOAD_PATH}: spark-submit puts our job, its package and jars there, "
-        "and the driver's pod fetches them. Set it to a directory on storage that both reach, for example "
-        f"s3a://bucket/spark-upload, in {where} or in spark-defaults.conf; the image needs the storage's jars"
-    )
-
-
 def site_defaults(environment: Mapping[str, str], program: str | None) -> dict[str, str]:
-    """What the site's ``spark-defaults.conf`` says, for a spark-submit that leaves it out beside a file of ours.
+    """What the site's ``spark-defaults.conf`` says; a spark-submit that is too old leaves it out beside a file of ours.
 
     :return: Spark's settings; none when there is no such file.
     """
@@ -95,11 +63,6 @@ def _defaults_files(environment: Mapping[str, str], program: str | None) -> list
         if spec is not None and spec.origin is not None:
             homes.append(Path(spec.origin).parent)
     return [home / "conf" / "spark-defaults.conf" for home in homes]
-
-
-def _defines(file: Path, key: str) -> bool:
-    text = file.read_text(encoding="utf-8", errors="replace")
-    return re.search(rf"^[ \t]*{re.escape(key)}[ \t]*[=: \t][ \t]*\S", text, re.MULTILINE) is not None
 
 
 def _properties(text: str) -> dict[str, str]:

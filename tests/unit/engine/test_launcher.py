@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+from copy import deepcopy
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from airflow_hive_acid.engine.applications.launcher import SparkSubmitLauncher
@@ -21,6 +23,7 @@ from airflow_hive_acid.errors import BadRecordError, ConfigurationError, JobFail
 from airflow_hive_acid.format.jobs import JobSpec, Select
 
 FAKE = Path(__file__).parent / "fake_driver.py"
+CLAIM = "spark.kubernetes.driver.volumes.persistentVolumeClaim.shared"
 
 
 @pytest.fixture
@@ -346,7 +349,7 @@ def test_driver_on_kubernetes_gets_the_package_the_settings_and_no_secret(launch
     conf = {
         "spark.kubernetes.container.image": "spark:4",
         "spark.hadoop.fs.s3a.secret.key": "hunter2",
-        "spark.kubernetes.file.upload.path": "s3a://bucket/upload",
+        f"{CLAIM}.mount.path": str(tmp_path),
     }
     started = launcher(master="k8s://https://api:443", deploy_mode="cluster", spool=shared.as_uri(), conf=conf)
     session = started.start()
@@ -362,22 +365,59 @@ def test_driver_on_kubernetes_gets_the_package_the_settings_and_no_secret(launch
     assert "PYSPARK_DRIVER_PYTHON" not in seen["environment"]
     assert "spark.pyspark.driver.python" not in seen["properties"]
     assert "spark.kubernetes.container.image=spark:4\n" in seen["properties"]
+    spool = options["--spool"]
+    assert f"spark.kubernetes.file.upload.path={spool}/upload\n" in seen["properties"]
+    assert f"spark.kubernetes.driver.pod.name=hive-acid-{spool.rpartition('/')[2]}-driver\n" in seen["properties"]
     assert "spark.hadoop.fs.s3a.secret.key=hunter2\n" in seen["properties"]
 
 
-def test_driver_on_kubernetes_without_a_place_for_its_files_is_refused_before_anything_is_made(launcher, tmp_path):
+def test_a_driver_on_kubernetes_whose_spool_no_pod_can_see_is_refused_before_anything_is_made(launcher, tmp_path):
     shared = tmp_path / "shared"
-    (tmp_path / "conf").mkdir()
-    defaults = tmp_path / "conf" / "spark-defaults.conf"
-    defaults.write_text("# spark.kubernetes.file.upload.path s3a://b/u\nspark.kubernetes.file.upload.path.x y\n")
     options = {"master": "k8s://https://api:443", "deploy_mode": "cluster", "spool": shared.as_uri()}
-    options["environment"] = {"SPARK_CONF_DIR": str(tmp_path / "conf")}
-    with pytest.raises(ConfigurationError, match=r"needs spark\.kubernetes\.file\.upload\.path: .*s3a://bucket"):
-        launcher(**options).start()
+    options["environment"] = {"SPARK_CONF_DIR": str(tmp_path / "conf"), "SPARK_HOME": os.path.dirname(pyspark.__file__)}
+    with pytest.raises(
+        ConfigurationError, match=r"spark\.kubernetes\.container\.image.*in the Spark settings \(conf\)"
+    ):
+        launcher(**deepcopy(options)).start()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.kubernetes.container.image  spark:4\n")
+    with pytest.raises(ConfigurationError, match=r"the spool is file:///.*, which the driver's pod .* cannot see"):
+        launcher(**deepcopy(options)).start()
     assert not shared.exists()
-    defaults.write_text("spark.executor.cores 2\n  spark.kubernetes.file.upload.path   s3a://b/u\n")
-    options["environment"] = {"SPARK_CONF_DIR": str(tmp_path / "conf")}
-    launcher(**options).start().close()
+    assert list((tmp_path / "tmp").iterdir()) == []
+    launcher(**deepcopy(options), conf={f"{CLAIM}.mount.path": str(tmp_path)}).start().close()
+
+
+@pytest.mark.parametrize("ends", ["killed", "by itself"])
+def test_the_pod_of_a_driver_that_is_stopped_is_ended_by_its_name(launcher, tmp_path, monkeypatch, ends):
+    """The program stands in for spark-submit twice: asked to submit, and asked to end the pod."""
+    started = launcher(
+        master="k8s://https://api:443",
+        deploy_mode="cluster",
+        spool=(tmp_path / "shared").as_uri(),
+        conf={f"{CLAIM}.mount.path": str(tmp_path), "spark.kubernetes.namespace": "etl"},
+    )
+    program = Path(started.program)
+    program.write_text(
+        program.read_text().replace(
+            "exec",
+            f'case "$*" in *--kill*) echo "$@" > {tmp_path}/killed; grep -c namespace=etl "$4" >> {tmp_path}/killed; '
+            "exit ;; esac\nexec",
+        )
+    )
+    session = started.start()
+    session.run(select("ok"))
+    (spool,) = (tmp_path / "shared").iterdir()
+    if ends == "killed":
+        session.cancel()
+    session.close()
+    if ends == "by itself":
+        assert not (tmp_path / "killed").exists()
+        return
+    told, settings = (tmp_path / "killed").read_text().splitlines()
+    assert told.startswith("--master k8s://https://api:443 --properties-file /")
+    assert told.endswith(f"--load-spark-defaults --kill etl:hive-acid-{spool.name}-driver")
+    assert settings == "1"
 
 
 def test_an_old_spark_submit_is_named_in_one_line(launcher, tmp_path):

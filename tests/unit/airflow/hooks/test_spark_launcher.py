@@ -10,14 +10,20 @@ import signal
 import stat
 import textwrap
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk import BaseHook
 
+from airflow_hive_acid.engine.applications.kubernetes import require_pods
 from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 from airflow_hive_acid.format.jobs import JobSpec, Select
 from airflow_hive_acid.hooks import spark_launcher
+from airflow_hive_acid.hooks.connection import read_connection
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, SparkTarget, spark_target
 
 
@@ -216,12 +222,90 @@ def test_spark_3_gets_the_sites_defaults_in_our_file(fake_spark_submit, monkeypa
     assert "spark.executor.memory=3g" in properties
 
 
-def test_driver_on_kubernetes_without_a_place_for_its_files_is_refused(spark_connection, tmp_path, monkeypatch):
-    conn_id = spark_connection(host="k8s://https://api", port=443, extra={"deploy-mode": "cluster"})
-    monkeypatch.setattr(spark_launcher, "require_java", lambda environment: "java")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    with pytest.raises(ConfigurationError, match=r"file\.upload\.path.*in the Spark settings .* hive_acid connection"):
-        AirflowSparkLauncher(conn_id, spool=tmp_path.as_uri()).start()
+@pytest.fixture
+def kubernetes(fake_spark_submit, monkeypatch, tmp_path):
+    """``kubernetes(script, **conf)``: a launcher onto pods that can see nothing of this machine but ``shared``."""
+    monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPARK_HOME", os.path.dirname(pyspark.__file__))
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+
+    def define(script: str, **conf: str) -> AirflowSparkLauncher:
+        extra = {"deploy-mode": "cluster", "namespace": "etl"}
+        spool = (tmp_path / "shared").as_uri()
+        launcher, _ = fake_spark_submit(script, spool, host="k8s://https://api", port=443, extra=extra)
+        claim = "spark.kubernetes.driver.volumes.persistentVolumeClaim.shared.mount.path"
+        image = {"spark.kubernetes.container.image": "spark:4"}
+        return replace(launcher, conf={**launcher.conf, **image, claim: str(tmp_path), **conf})
+
+    return define
+
+
+@pytest.mark.parametrize(
+    ("conf", "reason"),
+    [
+        (
+            {"spark.kubernetes.container.image": ""},
+            r"needs spark\.kubernetes\.container\.image.*extra of the hive_acid",
+        ),
+        (
+            {"spark.kubernetes.driver.volumes.persistentVolumeClaim.shared.mount.path": "/elsewhere"},
+            r"the spool is file:.* cannot see",
+        ),
+        (
+            {"spark.kubernetes.file.upload.path": "/srv/upload"},
+            r"file\.upload\.path is /srv/upload, which the driver's pod on k8s://https://api:443 cannot see",
+        ),
+    ],
+)
+def test_what_pods_cannot_do_is_refused_before_anything_is_made(kubernetes, tmp_path, conf, reason):
+    launcher = kubernetes("exit 0", **conf)
+    with pytest.raises(ConfigurationError, match=reason):
+        launcher.start()
+    assert not (tmp_path / "shared").exists()
+    assert not (tmp_path / "arguments").exists()
+
+
+def test_kubernetes_without_airflows_provider_for_it_is_refused_with_the_remedy(kubernetes, tmp_path, monkeypatch):
+    """SparkSubmitHook then fails on a name that is not defined."""
+    launcher = kubernetes("exit 0")
+    monkeypatch.delattr(spark_submit, "kube_client")
+    with pytest.raises(
+        ConfigurationError, match=r"'spark_test' .*'pip install apache-airflow-providers-cncf-kubernetes"
+    ):
+        launcher.start()
+    assert not (tmp_path / "shared").exists()
+
+
+@pytest.mark.parametrize("ends", ["killed", "by itself"])
+def test_the_driver_pod_of_a_killed_task_is_ended_with_the_means_of_spark(kubernetes, tmp_path, ends):
+    """Not with those of Airflow's own pods: here that client is an object that can do nothing."""
+    launcher = kubernetes(
+        f"""
+    case "$*" in *--kill*) cp {tmp_path}/arguments {tmp_path}/killed; exit;; esac
+    cp {tmp_path}/arguments {tmp_path}/submitted
+    """
+        + READY.replace("DIR", str(tmp_path))
+        + """
+    name=hive-acid-$(basename $spool)-driver
+    echo "    pod name: $name"
+    while [ ! -e $spool/close ]; do sleep 0.05; done
+    echo "    exit code: 0"
+    """
+    )
+    session = launcher.start()
+    session.wait_ready()
+    (spool,) = (tmp_path / "shared").iterdir()
+    if ends == "killed":
+        session.cancel()
+    session.close()
+    options = dict(itertools.pairwise((tmp_path / "submitted").read_text().splitlines()))
+    assert options["--conf"] == "spark.kubernetes.namespace=etl"
+    if ends == "by itself":
+        assert not (tmp_path / "killed").exists()
+        return
+    arguments = (tmp_path / "killed").read_text().splitlines()
+    assert arguments[:3] == ["--master", "k8s://https://api:443", "--properties-file"]
+    assert arguments[4:] == ["--load-spark-defaults", "--kill", f"etl:hive-acid-{spool.name}-driver"]
 
 
 def test_cancel_kills_the_program_and_what_it_started(fake_spark_submit, tmp_path):
@@ -293,3 +377,22 @@ def _gone(pid: int) -> bool:
         os.sched_yield()
         time.sleep(0.02)
     return False
+
+
+def test_connections_of_the_page_on_clusters_are_taken(monkeypatch):
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "running" / "clusters.md").read_text()
+    told = re.findall(r"export AIRFLOW_CONN_(\w+)='(.+)'$", page, re.MULTILINE)
+    assert [name for name, _ in told] == ["SPARK_DEFAULT", "HIVE_ACID_DEFAULT"] * 3
+    seen = []
+    for name, text in told:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", text)
+        if name == "HIVE_ACID_DEFAULT":
+            given = read_connection(BaseHook.get_connection("hive_acid_default"))
+            target = spark_target(given.spark_conn_id)
+            require_pods(target.master, target.deploy_mode, given.spark_conf, given.spool, "here")
+            seen.append((target.master, target.deploy_mode, given.spool is not None, target.namespace))
+    assert seen == [
+        ("spark://master.example:7077", "client", False, None),
+        ("yarn", "cluster", True, None),
+        ("k8s://https://api.example:6443", "cluster", True, "etl"),
+    ]
