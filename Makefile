@@ -56,7 +56,7 @@ $(CLASSES): $(STAMP) scripts/class_archive.py
 test: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m "not story and "$(HERE) $(PARALLEL)
 
-## make test-stories   examples, demos, the README's DAG, a standalone cluster: each as a whole, by the means of users
+## make test-stories   examples, demos, the README's DAG, a standalone cluster, Kubernetes: each as a whole, as users run it
 .PHONY: test-stories
 test-stories: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m "story and "$(HERE) $(PARALLEL)

@@ -48,7 +48,7 @@ class Context:
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     tables: Tables = field(init=False)
     locking: Locking = field(init=False)
-    _noted: list[str] | None = None
+    _noted: list[str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.tables = Tables(self.client)

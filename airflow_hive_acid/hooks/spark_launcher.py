@@ -33,7 +33,7 @@ from airflow_hive_acid.engine.applications.launcher import make_spool, require_d
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.applications.spark_defaults import site_defaults
-from airflow_hive_acid.engine.applications.spark_version import installed_spark, require_spark
+from airflow_hive_acid.engine.applications.spark_version import installed_spark, name_home, require_spark
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
@@ -134,10 +134,7 @@ class AirflowSparkLauncher:
         environment = job_environment(target.master, target.deploy_mode, self.passed_on)
         require_java(environment)
         spark = _spark_of(target, environment)
-        if target.deploy_mode == "cluster" and spark is not None:
-            # Spark's scripts would look for it with the first python on PATH; a variable that names a Python would go
-            # to the driver on the cluster.
-            environment.setdefault("SPARK_HOME", str(spark.home))
+        name_home(environment, target.deploy_mode, spark)
         load_defaults = spark is None or spark.loads_defaults
         site = site_defaults(environment, target.spark_binary)
         conf = self._conf(target, application)

@@ -30,7 +30,7 @@ from airflow_hive_acid.engine.applications.kubernetes import driver_pod, pod_set
 from airflow_hive_acid.engine.applications.package_zip import cache_directory, cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, site_defaults
-from airflow_hive_acid.engine.applications.spark_version import require_spark
+from airflow_hive_acid.engine.applications.spark_version import name_home, require_spark
 from airflow_hive_acid.engine.applications.spool import Driver, SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
@@ -170,10 +170,7 @@ class SparkSubmitLauncher:
         require_java(environment)
         program = self.program or find_spark_submit(environment)
         spark = require_spark(program, environment)
-        if self.deploy_mode == "cluster" and spark is not None:
-            # Spark's scripts would look for it with the first python on PATH; a variable that names a Python would go
-            # to the driver on the cluster.
-            environment.setdefault("SPARK_HOME", str(spark.home))
+        name_home(environment, self.deploy_mode, spark)
         conf = with_application(self.master, self.conf, application)
         site = site_defaults(environment, program)
         if spark is not None:  # else nobody knows which spark-defaults.conf counts

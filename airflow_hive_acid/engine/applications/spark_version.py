@@ -51,6 +51,18 @@ class InstalledSpark:
         return int(self.version.split(".")[0]) >= 4
 
 
+def name_home(environment: dict[str, str], deploy_mode: str, spark: InstalledSpark | None) -> None:
+    """Tell Spark's scripts where they are, for a driver on the cluster.
+
+    They would look for it with the first ``python`` on PATH; a variable that names a Python, as drivers on this machine
+    have it, would go to the cluster.
+
+    :param environment: of the spark-submit to be started; ``SPARK_HOME`` is set in it where it is not.
+    """
+    if deploy_mode == "cluster" and spark is not None:
+        environment.setdefault("SPARK_HOME", str(spark.home))
+
+
 def require_spark(program: str, environment: Mapping[str, str]) -> InstalledSpark | None:
     """Refuse a Spark of this machine that is known not to fit, before it is started.
 

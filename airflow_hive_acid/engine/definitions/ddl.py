@@ -72,7 +72,7 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
 
 def warehouse_files(context: Context) -> WarehouseFiles:
     """The files that a statement works on; what it could not delete is told beside its result."""
-    return WarehouseFiles(context.client, context.filesystem, lambda said: context.note(said))
+    return WarehouseFiles(context.client, context.filesystem, context.note)
 
 
 def settle_warehouse(context: Context) -> None:

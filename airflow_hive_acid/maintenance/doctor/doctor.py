@@ -36,7 +36,7 @@ from airflow_hive_acid.maintenance.doctor.rules import (
     judge_txn,
     judge_unfinished,
 )
-from airflow_hive_acid.maintenance.warehouse.ddl_work import places_left, what_of
+from airflow_hive_acid.maintenance.warehouse.ddl_work import is_of_others, places_left, what_of
 from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.expected import counted_of, published_of
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
@@ -101,17 +101,11 @@ def _unfinished(client: MetastoreClient, filesystem: Filesystem | None) -> Itera
     now = client.database.read(now_ms)
     for job in client.jobs.to_finish():
         for place in places_left(job) if is_overdue(job, now) else ():
-            if job.staging is None and _is_others(client, place):
+            if job.staging is None and is_of_others(client, place):
                 continue
             seen = None if filesystem is None else _is_seen(filesystem, place)
             if seen is not False:
                 yield judge_unfinished(job, what_of(job), place, now, seen=seen)
-
-
-def _is_others(client: MetastoreClient, place: str) -> bool:
-    """Whether a directory that goes by its name has become another table's or database's since."""
-    owner = client.catalog.owner_of_location(place, around=False)
-    return owner is not None or client.catalog.home_in(place) is not None
 
 
 def _is_seen(filesystem: Filesystem, place: str) -> bool | None:

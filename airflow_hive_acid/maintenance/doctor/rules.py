@@ -144,7 +144,7 @@ def judge_unfinished(job: Job, what: str, place: str, now_ms: int, *, seen: bool
     :param seen: whether it was seen there; None when nobody looked, or no answer came.
     """
     age = f"up to {(now_ms - job.updated) / 1000:.0f} s"
-    said = f"is not deleted after {age}" if seen else f"may not be deleted after {age} (it was not looked at)"
+    said = f"is not deleted after {age}" if seen else f"may not be deleted after {age} (nobody could look)"
     return Finding(
         Check.UNDELETED,
         place,

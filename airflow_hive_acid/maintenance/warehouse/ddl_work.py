@@ -84,13 +84,16 @@ def places_left(job: Job) -> tuple[str, ...]:
 
     :return: URIs of directories.
     """
-    if job.kind != DDL_KIND:
-        # An INSERT that replaced nothing, and whose staging was not removed, is told from one that did by looking.
-        return () if job.staging is None else (job.staging,)
-    manifest = manifest_of(job) or DdlManifest()
     if job.staging is not None:
+        # An INSERT that replaced nothing, and whose staging was not removed, is told from one that did by looking.
         return (job.staging,)
-    return (*(move.source for move in manifest.moves if not move.staged and not move.target), *manifest.emptied)
+    return tuple(left_of(manifest_of(job) or DdlManifest())) if job.kind == DDL_KIND else ()
+
+
+def is_of_others(client: MetastoreClient, place: str) -> bool:
+    """Whether a directory that was dropped by its name has become another table's or database's since."""
+    owner = client.catalog.owner_of_location(place, around=False)
+    return owner is not None or client.catalog.home_in(place) is not None
 
 
 def what_of(job: Job) -> str:
@@ -150,8 +153,8 @@ def finish(client: MetastoreClient, filesystem: Filesystem, job: Job) -> bool:
             filesystem, job.staging, inside=inside, proof=lambda: _require_there(client, filesystem, job)
         )  # fmt: skip
     for move in manifest.moves:
-        # On an object store, by its name: if nobody has a table there again.
-        if not move.staged and not move.target and client.catalog.owner_of_location(move.source, around=False) is None:
+        # On an object store, by its name: if nobody has a table or a database there again.
+        if not move.staged and not move.target and not is_of_others(client, move.source):
             found = filesystem.delete(move.source, inside=parent_of(move.source)) or found
     for place in manifest.emptied:
         _wait_for_tables(client, filesystem, job, place)

@@ -134,9 +134,9 @@ def ddl_transaction(
         yield ddl
         if not ddl.ended:
             client.commit_txn(txn_id)
-    except LocksPendingError:
-        raise
     except BaseException as error:
+        if isinstance(error, LocksPendingError) and error.document.get("txn_id") == txn_id:
+            raise  # it waits on elsewhere; a request of another txn inside the block ends this one
         client.heartbeats.remove(txn_id)
         reason = abort_reason(error)
         # A txn that did commit refuses to be aborted; one that cannot be reached is aborted when it can.

@@ -114,7 +114,7 @@ class Patience:
             withdraw(client, document, why)
 
 
-_OF_DDL: ContextVar[list[Patience]] = ContextVar("patience", default=[])  # noqa: B039 - taken from by who put it there
+_OF_DDL: ContextVar[list[Patience] | None] = ContextVar("patience", default=None)
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def patiently(patience: Patience | None) -> Iterator[None]:
 
     :param patience: None: all of them do.
     """
-    token = _OF_DDL.set([] if patience is None else [patience])
+    token = _OF_DDL.set(None if patience is None else [patience])
     try:
         yield
     finally:

@@ -230,6 +230,15 @@ def test_only_the_first_txn_of_a_statement_waits_elsewhere(engine, client):
             assert ddl.txn_id
 
 
+def test_a_request_of_another_txn_inside_of_ddl_ends_the_ddl(client, states):
+    """Only its own request waits on elsewhere; else its txn and locks would stay, and its heartbeats with them."""
+    locks = [LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)]
+    with pytest.raises(LocksPendingError), ddl_transaction(client, locks) as ddl:
+        raise LocksPendingError("another request waits", {"txn_id": ddl.txn_id + 1})
+    assert states()[ddl.txn_id] == "ABORTED"
+    assert client.show_locks() == []
+
+
 def test_queries_in_front_of_what_waited_are_run_again_and_leave_its_request_alone(
     engine, other, client, holder, states
 ):
