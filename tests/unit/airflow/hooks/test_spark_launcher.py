@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk import BaseHook
@@ -226,7 +225,11 @@ def test_spark_3_gets_the_sites_defaults_in_our_file(fake_spark_submit, monkeypa
 def kubernetes(fake_spark_submit, monkeypatch, tmp_path):
     """``kubernetes(script, **conf)``: a launcher onto pods that can see nothing of this machine but ``shared``."""
     monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("SPARK_HOME", os.path.dirname(pyspark.__file__))
+    # An environment with Airflow's Spark provider alone has pyspark-client, which is no Spark to submit with.
+    spark = tmp_path / "spark"
+    (spark / "jars").mkdir(parents=True)
+    (spark / "jars" / "spark-core_2.13-4.3.0.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(spark))
     monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
 
     def define(script: str, **conf: str) -> AirflowSparkLauncher:
