@@ -14,7 +14,6 @@ import time
 from copy import deepcopy
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from airflow_hive_acid.engine.applications.launcher import SparkSubmitLauncher
@@ -374,7 +373,10 @@ def test_driver_on_kubernetes_gets_the_package_the_settings_and_no_secret(launch
 def test_a_driver_on_kubernetes_whose_spool_no_pod_can_see_is_refused_before_anything_is_made(launcher, tmp_path):
     shared = tmp_path / "shared"
     options = {"master": "k8s://https://api:443", "deploy_mode": "cluster", "spool": shared.as_uri()}
-    options["environment"] = {"SPARK_CONF_DIR": str(tmp_path / "conf"), "SPARK_HOME": os.path.dirname(pyspark.__file__)}
+    home = tmp_path / "spark"
+    (home / "jars").mkdir(parents=True)
+    (home / "jars" / "spark-core_2.13-4.3.0.jar").touch()
+    options["environment"] = {"SPARK_CONF_DIR": str(tmp_path / "conf"), "SPARK_HOME": str(home)}
     with pytest.raises(
         ConfigurationError, match=r"spark\.kubernetes\.container\.image.*in the Spark settings \(conf\)"
     ):
