@@ -15,7 +15,6 @@ from sqlglot import exp
 from airflow_hive_acid.engine.tables.snapshots import partition_refs
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import PartitionRef
-from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.catalog import And, Compare, Condition, In, Or
 from airflow_hive_acid.metastore.names import stored_char
 
@@ -94,11 +93,17 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
             return [PartitionRef("", self._table.location)]
         columns = self._table.partition_columns
         names = [column.name for column in columns]
-        given = {**given, **{c.name: stored_char(c.type, given[c.name]) for c in columns if c.name in given}}
         if set(names) <= given.keys():
-            name = partition_name((column, given[column]) for column in names)
+            spelled = self._table.spellings({column: given[column] for column in names})
+            self.look_up(spelled.names)
+            name = spelled.choose(self._table.qualified_name, [n for n in spelled.names if n in self])
             return [self[name]] if name in self else []
-        return [p for p in self.values() if given.items() <= dict(zip(names, p.values, strict=True)).items()]
+        wanted = [(i, stored_char(c.type, given[c.name])) for i, c in enumerate(columns) if c.name in given]
+        return [
+            part
+            for part in self.values()
+            if all(stored_char(columns[i].type, part.values[i]) == value for i, value in wanted)
+        ]
 
     def __getitem__(self, name: str) -> PartitionRef:
         self.look_up([name])
