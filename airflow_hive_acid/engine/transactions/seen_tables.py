@@ -86,8 +86,9 @@ class SeenTables:
             if other is not None:
                 raise InvalidArgumentsError(
                     f"{table.qualified_name} has a partition {other!r}, whose CHAR value is that of {name!r} "
-                    "without its blanks, as an earlier version of this package wrote it; its rows would stay beside the "
-                    "new ones. Drop it, or give it the name with blanks: ALTER TABLE … PARTITION … RENAME TO PARTITION …"
+                    "without its blanks, as an earlier version of this package wrote it; its rows would stay beside "
+                    "the new ones. Drop it, or give it the name with blanks: ALTER TABLE … PARTITION … RENAME TO "
+                    "PARTITION …"
                 )
 
     def target(self, table: Table, statement_ids: tuple[int, ...], partitions: Iterable[str]) -> Target:

@@ -30,7 +30,7 @@ def test_one_char_value(value: str, there: tuple[str, ...], by_value: str | None
         if expected is not None:
             assert spelled.choose("d.t", there) == expected
             continue
-        with pytest.raises(InvalidArgumentsError, match="d.t has 2 partitions of the same CHAR value"):
+        with pytest.raises(InvalidArgumentsError, match=r"d\.t has 2 partitions of the same CHAR value"):
             spelled.choose("d.t", there)
 
 
