@@ -35,6 +35,8 @@ Value: TypeAlias = str | int | float | bool | decimal.Decimal | datetime.date
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 MAX_VALUES = 10_000
 MAX_DEPTH = 50
+MAX_PARTS = 500
+"""Comparisons of one condition; SQLite takes a thousand terms in all."""
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FLOATS = frozenset({"float", "double"})
 _DECIMAL = sa.Numeric(65, 27)
@@ -109,7 +111,13 @@ def columns_of(table: Table, condition: Condition) -> list[int]:
 
     :raises InvalidArgumentsError: when it names a column that is no partition column, or is nested too deeply.
     """
-    return sorted({_position(table, name) for name in _names(condition, 0)})
+    names = list(_names(condition, 0))
+    if len(names) > MAX_PARTS:
+        raise InvalidArgumentsError(
+            f"a condition of {len(names):,} comparisons on partitions of {table.qualified_name}; at most {MAX_PARTS}: "
+            f"say IN, which takes {MAX_VALUES:,} values, or ask in several calls"
+        )
+    return sorted({_position(table, name) for name in names})
 
 
 def to_sql(table: Table, condition: Condition, stored: Mapping[int, Any]) -> sa.ColumnElement[bool]:
