@@ -13,7 +13,7 @@ from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.warehouse.places import Places
-from airflow_hive_acid.metastore.catalog import PartitionAlteration
+from airflow_hive_acid.metastore.catalog import PartitionAlteration, named_by
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.pruning import PartitionFilter
 
@@ -198,7 +198,7 @@ def _matching(context: Context, table: Table, clause: tuple[tuple[str, str, str]
             raise InvalidArgumentsError(f"{name} has no partition column {column}; it has {', '.join(kinds) or 'none'}")
     exact = {column: value for column, operator, value in clause if operator == "="}
     if len(exact) == len(clause) == len(kinds):
-        wanted = table.partition_name(exact)
+        wanted = named_by(context.client.database, table, exact)
         return list(catalog.find_partitions(name, [wanted]).values())
     terms = tuple(
         _COMPARISONS[operator](this=exp.column(column), expression=exp.Literal.string(value))

@@ -13,7 +13,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.catalog import And, Between, Compare, In, IsNull, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from airflow_hive_acid.metastore.catalog import Condition
 
@@ -56,7 +56,7 @@ class _Translation:
             case exp.And():
                 return And([self.of(part) for part in tree.flatten()])
             case exp.Or():
-                return Or([self.of(part) for part in tree.flatten()])
+                return self._either([self.of(part) for part in tree.flatten()])
             case exp.Not(this=inside):
                 return self._not(inside)
             case exp.In() if not tree.args.get("query") and tree.expressions:
@@ -106,6 +106,18 @@ class _Translation:
         if not isinstance(found, Compare):
             raise AssertionError(f"{tree!r} is no comparison")
         return Compare(found.column, _NEGATED[found.operator], found.value)
+
+    def _either(self, alternatives: Sequence[Condition]) -> Condition:
+        """One of several; values of one column are an IN, of which the database takes more."""
+        by_column: dict[str, list[str]] = {}
+        others: list[Condition] = []
+        for each in alternatives:
+            if isinstance(each, Compare) and each.operator == "=":
+                by_column.setdefault(each.column, []).append(str(each.value))
+            else:
+                others.append(each)
+        found = [*(In(column, values) for column, values in by_column.items()), *others]
+        return found[0] if len(found) == 1 else Or(found)
 
     def _column(self, tree: exp.Expr) -> str:
         if not isinstance(tree, exp.Column):

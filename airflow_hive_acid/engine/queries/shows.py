@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.compaction import Compaction
     from airflow_hive_acid.metastore.locks import LegacyLockRow, LockRow, PartyInfo, TxnRow, WaitEdge
     from airflow_hive_acid.settings import Settings
+    from airflow_hive_acid.sql.model.alterations import Partition
+    from airflow_hive_acid.sql.model.origins import TableName
     from airflow_hive_acid.sql.model.statements import Show
 
 T = TypeVar("T")
@@ -87,7 +89,7 @@ def show(client: MetastoreClient, statement: Show, settings: Settings | None = N
         statement.kind.value,
         statement.database if table is None else table.database,
         None if table is None else table.name,
-        partition_name(statement.partition) if statement.partition else None,
+        partition_meant(client, table, statement.partition) if table is not None and statement.partition else None,
         statement.id,
         statement.pool,
         statement.type,
@@ -98,6 +100,12 @@ def show(client: MetastoreClient, statement: Show, settings: Settings | None = N
     )
     streamed = stream(client, request, settings)
     return Rows(streamed.columns, list(streamed.rows))
+
+
+def partition_meant(client: MetastoreClient, table: TableName, clause: Partition) -> str:
+    """The name of the partition, or of those, that a PARTITION clause means; it need not exist, nor its table."""
+    given = partition_name(clause)
+    return client.database.read(lambda connection: resolve(connection, str(table), given, by_name=False))
 
 
 def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | None = None) -> StreamedRows:

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.outcomes.results import Rows
+from airflow_hive_acid.engine.queries.shows import partition_meant
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.leases import LeaseObject
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ COLUMNS = (
 
 def show_lease(client: MetastoreClient, statement: ShowLease) -> Rows:
     """Leases that are held now."""
-    return lease_rows(client.leases.list_lease(_objects(statement)))
+    return lease_rows(client.leases.list_lease(_objects(client, statement)))
 
 
 def drop_force_lease(client: MetastoreClient, statement: DropForceLease) -> Rows:
     """Drop leases of whomever; the rows are what was dropped."""
     why = statement.why or " ".join(statement.text.split())
-    return lease_rows(client.leases.force_drop_lease(_objects(statement), client.user, why))
+    return lease_rows(client.leases.force_drop_lease(_objects(client, statement), client.user, why))
 
 
 def lease_rows(leases: Iterable[HiveLease]) -> Rows:
@@ -45,10 +45,10 @@ def lease_rows(leases: Iterable[HiveLease]) -> Rows:
     return Rows(COLUMNS, [_row(lease) for lease in leases])
 
 
-def _objects(statement: ShowLease | DropForceLease) -> list[LeaseObject]:
+def _objects(client: MetastoreClient, statement: ShowLease | DropForceLease) -> list[LeaseObject]:
     if statement.table is None:
         return []
-    partition = partition_name(statement.partition) if statement.partition else ""
+    partition = partition_meant(client, statement.table, statement.partition) if statement.partition else ""
     return [LeaseObject(statement.table.database, statement.table.name, partition)]
 
 

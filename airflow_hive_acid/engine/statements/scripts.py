@@ -18,7 +18,7 @@ from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.queries.explain import explain, explain_locks
 from airflow_hive_acid.engine.queries.lookups import look
 from airflow_hive_acid.engine.queries.query import run_query
-from airflow_hive_acid.engine.queries.shows import missing, show
+from airflow_hive_acid.engine.queries.shows import missing, partition_meant, show
 from airflow_hive_acid.engine.statements.aborts import abort
 from airflow_hive_acid.engine.statements.definitions import create_view, run_definition, run_without_data
 from airflow_hive_acid.engine.statements.exports import insert_directory
@@ -39,7 +39,6 @@ from airflow_hive_acid.errors import (
     LocksPendingError,
     TxnAbortedError,
 )
-from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.alterations import Concatenate
 from airflow_hive_acid.sql.model.lookups import Lookup
@@ -259,7 +258,8 @@ class Script:
         """Say so when what is asked about is not there: no locks on a misspelt table are no good news."""
         table = statement.table
         database = table.database if table is not None else getattr(statement, "database", None)
-        partition = partition_name(statement.partition) if statement.partition else None
+        clause = statement.partition if table is not None else ()
+        partition = partition_meant(self._context.client, table, clause) if table is not None and clause else None
         said = missing(self._context.client, database, None if table is None else table.name, partition)
         if said:
             self._context.note(said)

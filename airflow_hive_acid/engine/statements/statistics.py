@@ -116,6 +116,7 @@ def _count(context: Context, statement: Analyze, look: Look, columns: Sequence[C
     parts = KnownPartitions(context.client.catalog, table).with_values(given)
     if given and not parts:
         raise InvalidArgumentsError(f"{table.qualified_name} has no partition {given}")
+    _require_distinct(table, parts)
     sizes = dict(_sizes(context, look, parts))
     if not statement.scans:
         return {name: Counted(files, size) for name, (files, size) in sizes.items()}
@@ -131,6 +132,18 @@ def _count(context: Context, statement: Analyze, look: Look, columns: Sequence[C
             "written. Was it dropped just now? Try again"
         )
     return counted
+
+
+def _require_distinct(table: Table, parts: Sequence[PartitionRef]) -> None:
+    """The rows of partitions of the same values cannot be told from each other."""
+    seen: dict[tuple[str, ...], str] = {}
+    for part in parts:
+        other = seen.setdefault(_key(table, part.values), part.name)
+        if other != part.name:
+            raise InvalidArgumentsError(
+                f"{table.qualified_name} has two partitions of the same values, {other!r} and {part.name!r}; no "
+                "statistics were written. Rename or drop one of them (ALTER TABLE … PARTITION … RENAME TO PARTITION …)"
+            )
 
 
 def _sizes(context: Context, look: Look, parts: Sequence[PartitionRef]) -> Iterator[tuple[str, tuple[int, int]]]:

@@ -12,6 +12,7 @@ from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.metastore.catalog import named_by
 from airflow_hive_acid.metastore.names import TableName
 from airflow_hive_acid.replication.dumps.drops import drop_partitions, drop_table
 from airflow_hive_acid.replication.dumps.dump import Scope
@@ -118,7 +119,7 @@ def _chosen(context: Context, statement: DropPartitionsForReplication) -> list[s
     found: list[str] = []
     for clause in map(dict, statement.partitions if table is not None else ()):
         if table is not None and len(clause) == len(table.partition_columns):
-            found.append(table.partition_name(clause))
+            found.append(named_by(context.client.database, table, clause))
         else:
             found += [part.name for part in context.client.catalog.list_partitions(name, clause)]
     return list(dict.fromkeys(found))

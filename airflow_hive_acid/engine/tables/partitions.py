@@ -7,6 +7,7 @@ of 100,000 partitions costs the memory of those that matter.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,11 @@ from sqlglot import exp
 from airflow_hive_acid.engine.tables.snapshots import partition_refs
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import PartitionRef
-from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.catalog import And, Compare, Condition, In, Or
 from airflow_hive_acid.metastore.names import stored_char
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from airflow_hive_acid.metastore.catalog import Catalog, Partition, Table
     from airflow_hive_acid.sql.model.pruning import PartitionFilter
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_VALUES = 1000
+_MOST_TERMS = 200
+"""Of one AND or OR in a statement to the catalog; SQLite takes a thousand in all."""
+_DEEPEST = 20
 
 
 class KnownPartitions(Mapping[str, "PartitionRef"]):
@@ -94,11 +97,17 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
             return [PartitionRef("", self._table.location)]
         columns = self._table.partition_columns
         names = [column.name for column in columns]
-        given = {**given, **{c.name: stored_char(c.type, given[c.name]) for c in columns if c.name in given}}
         if set(names) <= given.keys():
-            name = partition_name((column, given[column]) for column in names)
+            spelled = self._table.spellings({column: given[column] for column in names})
+            self.look_up(spelled.names)
+            name = spelled.choose(self._table.qualified_name, [n for n in spelled.names if n in self])
             return [self[name]] if name in self else []
-        return [p for p in self.values() if given.items() <= dict(zip(names, p.values, strict=True)).items()]
+        wanted = [(i, stored_char(c.type, given[c.name])) for i, c in enumerate(columns) if c.name in given]
+        return [
+            part
+            for part in self.values()
+            if all(stored_char(columns[i].type, part.values[i]) == value for i, value in wanted)
+        ]
 
     def __getitem__(self, name: str) -> PartitionRef:
         self.look_up([name])
@@ -125,25 +134,27 @@ def condition_of(keep: PartitionFilter) -> Condition | None:
     texts = {name for name, kind in keep.columns if kind == "string" or kind.startswith("varchar")}
     alternatives = []
     for terms in keep.alternatives:
-        decided = [c for term in terms if (c := _condition(term, texts)) is not None]
+        sure = (c for term in terms if (c := _condition(term, texts)) is not None)
+        decided = list(itertools.islice(sure, _MOST_TERMS))
         if not decided:
             return None
         alternatives.append(decided[0] if len(decided) == 1 else And(decided))
-    if not alternatives:
+    if not 0 < len(alternatives) <= _MOST_TERMS:
         return None
     return alternatives[0] if len(alternatives) == 1 else Or(alternatives)
 
 
-def _condition(term: exp.Expr, texts: set[str]) -> Condition | None:
+def _condition(term: exp.Expr, texts: set[str], depth: int = 0) -> Condition | None:
+    term = term.unnest()
+    if depth > _DEEPEST:
+        return None
     match term:
-        case exp.Paren():
-            return _condition(term.this, texts)
         case exp.And():
-            both = [c for side in (term.left, term.right) if (c := _condition(side, texts)) is not None]
-            return And(both) if both else None
+            # Some of them are as sure as all, and keep more.
+            decided = (c for part in term.flatten() if (c := _condition(part, texts, depth + 1)) is not None)
+            return And(some) if (some := list(itertools.islice(decided, _MOST_TERMS))) else None
         case exp.Or():
-            left, right = _condition(term.left, texts), _condition(term.right, texts)
-            return None if left is None or right is None else Or((left, right))
+            return _either([_condition(part, texts, depth + 1) for part in term.flatten()])
         case exp.In():
             values = [_text(value) for value in term.expressions]
             name = _column(term.this, texts)
@@ -158,6 +169,15 @@ def _condition(term: exp.Expr, texts: set[str]) -> Condition | None:
     if name is None:
         name, value, operator = _column(term.expression, texts), _text(term.this), _MIRRORED[operator]
     return None if name is None or value is None else Compare(name, operator, value)
+
+
+def _either(alternatives: Sequence[Condition | None]) -> Condition | None:
+    """One of several, of which each must be decided."""
+    values = [(c.column, c.value) for c in alternatives if isinstance(c, Compare) and c.operator == "="]
+    if len(values) == len(alternatives) <= _MOST_VALUES and len({column for column, _ in values}) == 1:
+        return In(values[0][0], [value for _, value in values])
+    decided = [c for c in alternatives if c is not None]
+    return Or(decided) if len(decided) == len(alternatives) <= _MOST_TERMS else None
 
 
 def _column(node: exp.Expr, texts: set[str]) -> str | None:

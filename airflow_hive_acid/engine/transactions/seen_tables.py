@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Target, new_partitions
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
+from airflow_hive_acid.metastore.names import is_char
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,6 +69,27 @@ class SeenTables:
         for name, values in made.items():
             self.partitions(table).made(PartitionRef(name, target.place_of(name), values))
         return list(made)
+
+    def require_alone(self, table: Table, partitions: Iterable[str]) -> None:
+        """Refuse to replace rows of partitions that have others of the same CHAR values beside them.
+
+        :param partitions: names of those whose rows are replaced.
+        :raises InvalidArgumentsError: naming both; a query would find the old rows besides the new ones.
+        """
+        if not any(is_char(column.type) for column in table.partition_columns):
+            return
+        known = self.partitions(table)
+        spelled = {name: table.spellings(name).names for name in partitions}
+        known.look_up(other for names in spelled.values() for other in names)
+        for name, names in spelled.items():
+            other = next((other for other in names if other != name and other in known), None)
+            if other is not None:
+                raise InvalidArgumentsError(
+                    f"{table.qualified_name} has a partition {other!r}, whose CHAR value is that of {name!r} "
+                    "without its blanks, as an earlier version of this package wrote it; its rows would stay beside "
+                    "the new ones. Drop it, or give it the name with blanks: ALTER TABLE … PARTITION … RENAME TO "
+                    "PARTITION …"
+                )
 
     def target(self, table: Table, statement_ids: tuple[int, ...], partitions: Iterable[str]) -> Target:
         """Where and what a job may publish.

@@ -316,6 +316,8 @@ class StatementTransaction:
         self._start_job(job_id, table, ids[0], plan.kind, staging, session.application_id)
         result = session.run(spec)
         context.emit(finished(plan, result))
+        if write.operation == "overwrite":
+            self._seen.require_alone(table, {d.partition for d in result.directories})
         target = self._seen.target(table, (*written.statement_ids, *ids), {d.partition for d in result.directories})
         started = time.monotonic()
         filesystem = context.filesystem
@@ -353,6 +355,8 @@ class StatementTransaction:
         result = session.run(JobSpec(job_id, step, views, plan.sources, staging))
         self._hold.require()
         self._context.emit(finished(plan, result))
+        if write.operation == "overwrite":
+            self._seen.require_alone(table, {d.partition for d in result.directories})
         target = self._seen.target(table, (), {d.partition for d in result.directories})
         started = time.monotonic()
         moved, staged = self._plain.publish(table, staging, result, target, overwrite=write.operation == "overwrite")

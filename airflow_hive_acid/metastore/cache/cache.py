@@ -27,7 +27,7 @@ from airflow_hive_acid.metastore.cache.reads import read_loaded
 from airflow_hive_acid.metastore.cache.rules import Freshness, Verdict
 from airflow_hive_acid.metastore.cache.state import CacheState
 from airflow_hive_acid.metastore.cache.statistics import CacheStatistics
-from airflow_hive_acid.metastore.catalog.rows.partitions import find_partitions, read_partitions
+from airflow_hive_acid.metastore.catalog.rows.partitions import find_partitions, names_there, read_partitions
 from airflow_hive_acid.metastore.catalog.rows.reader import (
     no_such_table,
     read_database_names,
@@ -209,11 +209,13 @@ class CachedCatalog:
         def cached(entry: TableEntry) -> tuple[str, Partition | None]:
             if entry.partitions is None:
                 raise UndecidableError(table)
-            name = entry.table.partition_name(spec)
-            return name, entry.partitions.get(name)
+            spelled, known = entry.table.spellings(spec), entry.partitions
+            there = {name: found for name in spelled.names if (found := known.get(name)) is not None}
+            name = spelled.choose(entry.table.qualified_name, there)
+            return name, there.get(name)
 
         def asked(connection: Connection, found: Table) -> tuple[str, Partition | None]:
-            name = found.partition_name(spec)
+            (name,) = names_there(connection, found, [spec])
             return name, find_partitions(connection, found, [name]).get(name)
 
         name, found = self._read(_key(db, table), table_id, valid_write_id_list, cached, asked)

@@ -26,6 +26,7 @@ from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
     is_text,
     value_text,
 )
+from airflow_hive_acid.metastore.names.partition_values import is_char
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -109,13 +110,17 @@ class PartitionSet:
 
     def _with_values(self, table: Table, values: Mapping[str, list[str]]) -> set[str]:
         if len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
-            name = table.partition_name({column: v[0] for column, v in values.items()})
-            return {name} & self._by_name.keys()
+            names = table.spellings({column: v[0] for column, v in values.items()}).names
+            return self._by_name.keys() & names
         found: set[str] | None = None
         for position, column in enumerate(table.partition_columns):
             if column.name in values:
                 index = self._index(position)
-                some = {name for value in values[column.name] for name in index.get(value, ())}
+                if is_char(column.type):
+                    wanted = {value.rstrip(" ") for value in values[column.name]}
+                    some = {name for text, names in index.items() if text.rstrip(" ") in wanted for name in names}
+                else:
+                    some = {name for value in values[column.name] for name in index.get(value, ())}
                 found = some if found is None else found & some
         return set(self._by_name) if found is None else found
 
@@ -179,6 +184,8 @@ def _position(table: Table, name: str) -> int:
 
 def _typed(column: Column, text: str) -> object:
     """A value as it is compared: text by its bytes, whole numbers as numbers."""
+    if is_char(column.type):
+        text = text.rstrip(" ")
     if is_text(column):
         return text.encode()
     if column.type not in _INTEGERS or not _WHOLE.fullmatch(text):

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
     from airflow_hive_acid.metastore.catalog.rows.drop import check_droppable, delete_storage, forget_object
     from airflow_hive_acid.metastore.catalog.rows.objects import without_skew
-    from airflow_hive_acid.metastore.catalog.rows.partitions import delete_partitions, find_partitions, named_by
+    from airflow_hive_acid.metastore.catalog.rows.partitions import (
+        delete_partitions,
+        find_partitions,
+        named_by,
+        names_there,
+    )
     from airflow_hive_acid.metastore.catalog.rows.places import (
         lock_places,
         read_owned,
@@ -139,6 +144,7 @@ else:
             "forget_object": "rows.drop",
             "lock_places": "rows.places",
             "named_by": "rows.partitions",
+            "names_there": "rows.partitions",
             "new_table": "values.definitions",
             "new_view": "values.views",
             "no_such_table": "rows.reader",
@@ -223,6 +229,7 @@ __all__ = [
     "forget_object",
     "lock_places",
     "named_by",
+    "names_there",
     "new_table",
     "new_view",
     "no_such_table",

@@ -16,6 +16,7 @@ from airflow_hive_acid.metastore.catalog.rows.partitions import (
     add_partitions,
     delete_partitions,
     find_partitions,
+    names_there,
     read_partition_properties,
     read_partitions,
 )
@@ -183,7 +184,7 @@ class CatalogPartitions:
 
         def operation(connection: Connection) -> Partition | None:
             table = require_tables(connection, [key])[0]
-            found = find_partitions(connection, table, [table.partition_name(spec)])
+            found = find_partitions(connection, table, names_there(connection, table, [spec]))
             if if_exists and not found:
                 return None
             partition = self.partition_in(connection, table, spec)
@@ -200,7 +201,7 @@ class CatalogPartitions:
 
         :raises NoSuchObjectError: when the table has no such partition.
         """
-        name = table.partition_name(spec)
+        (name,) = names_there(connection, table, [spec])
         found = find_partitions(connection, table, [name])
         if name not in found:
             raise NoSuchObjectError(f"{table.qualified_name} has no partition {name}")

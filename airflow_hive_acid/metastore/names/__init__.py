@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         shorten,
         table_name,
     )
-    from airflow_hive_acid.metastore.names.partition_values import normal_value, stored_char
+    from airflow_hive_acid.metastore.names.partition_spellings import Spellings
+    from airflow_hive_acid.metastore.names.partition_values import is_char, normal_value, stored_char
     from airflow_hive_acid.metastore.names.partitions import known_reading, resolve
 else:
     __getattr__ = lazily(
@@ -32,6 +33,8 @@ else:
             "info": "objects",
             "is_table_name": "objects",
             "known_reading": "partitions",
+            "Spellings": "partition_spellings",
+            "is_char": "partition_values",
             "normal_value": "partition_values",
             "stored_char": "partition_values",
             "resolve": "partitions",
@@ -43,10 +46,12 @@ else:
 __all__ = [
     "MAX_DATABASE",
     "MAX_TABLE",
+    "Spellings",
     "TableName",
     "canonical_partition",
     "database_name",
     "info",
+    "is_char",
     "is_table_name",
     "known_reading",
     "normal_value",

@@ -49,6 +49,11 @@ def normal_value(column: str, type_text: str, value: str) -> str:
     return found
 
 
+def is_char(type_text: str) -> bool:
+    """Whether a partition column is a char, whose values count without the blanks at their end."""
+    return type_text.startswith("char(")
+
+
 def stored_char(type_text: str, value: str) -> str:
     """A value as a Hive stores it in a char column; of any other type, as it is.
 

@@ -24,7 +24,8 @@ from airflow_hive_acid.format.partitions import (
     spellings,
 )
 from airflow_hive_acid.metastore.names.objects import canonical_partition, shorten, table_name
-from airflow_hive_acid.metastore.names.partition_values import normal_value
+from airflow_hive_acid.metastore.names.partition_spellings import Spellings
+from airflow_hive_acid.metastore.names.partition_values import is_char, normal_value, stored_char
 from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, DBS, PARTITION_KEYS, PARTITIONS, TBLS
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ _KEYS = (
     .where(_OF_TABLE)
     .order_by(PARTITION_KEYS.c.INTEGER_IDX)
 )
-_IS_PARTITION = (
-    select(PARTITIONS.c.PART_ID)
+_NAMES = (
+    select(PARTITIONS.c.PART_NAME)
     .select_from(PARTITIONS.join(TBLS, TBLS.c.TBL_ID == PARTITIONS.c.TBL_ID).join(DBS, TBLS.c.DB_ID == DBS.c.DB_ID))
-    .where(_OF_TABLE, PARTITIONS.c.PART_NAME == bindparam("part", type_=sa.String))
+    .where(_OF_TABLE)
 )
+_THERE = _NAMES.where(PARTITIONS.c.PART_NAME.in_(bindparam("parts", expanding=True)))
 
 
 class PartitionKey(NamedTuple):
@@ -74,18 +76,25 @@ def partition_keys(connection: Connection, table: TableName) -> tuple[PartitionK
     return tuple(PartitionKey(name, kind) for name, kind in found if name is not None)
 
 
-def resolve(connection: Connection, table: str | TableName, partition: str, *, partial: bool = True) -> str:
+def resolve(
+    connection: Connection, table: str | TableName, partition: str, *, partial: bool = True, by_name: bool = True
+) -> str:
     """The catalog's name of what a user calls a partition.
 
-    The columns may stand in any order, and values of a column that is no text in any spelling (``hour=02``). Of a table
-    that the catalog does not know the name is taken as it is.
+    The columns may stand in any order, and values of a column that is no text in any spelling (``hour=02``); a CHAR
+    value with any blanks means the partition that is there. Of a table that the catalog does not know the name is taken
+    as it is.
 
     :param table: ``db.table``.
     :param partial: whether it may name some of the columns, and mean all partitions with these values.
-    :raises InvalidArgumentsError: when the table has no partitions, or no such columns.
+    :param by_name: the name of a partition means this one, even when there is another of the same CHAR value; without
+        it, it was made of a PARTITION clause.
+    :raises InvalidArgumentsError: when the table has no partitions, or no such columns, or several partitions of the
+        same CHAR value.
     """
     name = table_name(table) if isinstance(table, str) else table
-    return resolve_by(connection, partition_keys(connection, name), name, partition, partial=partial)
+    keys = partition_keys(connection, name)
+    return resolve_by(connection, keys, name, partition, partial=partial, by_name=by_name)
 
 
 def resolve_by(
@@ -95,6 +104,7 @@ def resolve_by(
     partition: str,
     *,
     partial: bool = True,
+    by_name: bool = True,
 ) -> str:
     """As :func:`resolve`, for whoever knows the table's partition columns."""
     given = PartitionValues.of(canonical_partition(partition))
@@ -117,15 +127,48 @@ def resolve_by(
             f"{table} is partitioned by {wanted}; {shown!r} gives no value for {', '.join(missing)}"
         )
     as_given = [(key.name, values[key.name]) for key in keys if key.name in values]
-    found = [(key.name, normal_value(key.name, key.type, values[key.name])) for key in keys if key.name in values]
-    if found != as_given and not missing and _exists(connection, table, partition_name(as_given)):
-        return partition_name(as_given)  # spelled as no Hive would, by whoever made it
-    return canonical_partition(partition_name(found))
+    found = [(key, normal_value(key.name, key.type, values[key.name])) for key in keys if key.name in values]
+    normal = [(key.name, value) for key, value in found]
+    chars = [key for key, _ in found if is_char(key.type)]
+    if not chars:
+        if normal != as_given and not missing and _exists(connection, table, partition_name(as_given)):
+            return partition_name(as_given)  # spelled as no Hive would, by whoever made it
+        return canonical_partition(partition_name(normal))
+    # Blanks as they were given; too long a value is cut.
+    spelled = Spellings.of(
+        (
+            (key.name, key.type, values[key.name] if _only_blanks(key, values[key.name]) else value)
+            for key, value in found
+        ),
+        by_name=by_name,
+    )
+    there = _there(connection, table, spelled.names) if not missing else _with_values(connection, table, spelled.names)
+    return canonical_partition(spelled.choose(table, there))
+
+
+def _only_blanks(key: PartitionKey, value: str) -> bool:
+    """Whether a value differs by nothing but blanks from what a Hive stores."""
+    return is_char(key.type) and stored_char(key.type, value) == normal_value(key.name, key.type, value)
+
+
+def _there(connection: Connection, table: TableName, names: Sequence[str]) -> set[str]:
+    """Those of the partitions that the catalog has."""
+    place = {"db": table.database, "tbl": table.name, "parts": list(names)}
+    return set(connection.execute(_THERE, place).scalars())
+
+
+def _with_values(connection: Connection, table: TableName, names: Sequence[str]) -> set[str]:
+    """Those of the names, of some of the columns, that a partition has."""
+    place = {"db": table.database, "tbl": table.name}
+    return {
+        name
+        for name in names
+        if connection.execute(_NAMES.where(within(PARTITIONS.c.PART_NAME, name, in_catalog)).limit(1), place).first()
+    }
 
 
 def _exists(connection: Connection, table: TableName, name: str) -> bool:
-    place = {"db": table.database, "tbl": table.name, "part": name}
-    return connection.execute(_IS_PARTITION, place).first() is not None
+    return bool(_there(connection, table, [name]))
 
 
 def resolve_filter(connection: Connection, database: str | None, table: str | None, partition: str) -> str:

@@ -13,7 +13,12 @@ from airflow_hive_acid.format.paths import join
 from airflow_hive_acid.metastore.catalog.rows import alteration as rows
 from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
-from airflow_hive_acid.metastore.catalog.rows.partitions import add_partitions, delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog.rows.partitions import (
+    add_partitions,
+    delete_partitions,
+    find_partitions,
+    names_there,
+)
 from airflow_hive_acid.metastore.catalog.rows.places import lock_places
 from airflow_hive_acid.metastore.catalog.rows.rename import rename_partition_rows
 from airflow_hive_acid.metastore.catalog.values import alteration
@@ -157,7 +162,7 @@ class PartitionStatements:
                 f"{table.qualified_name} has no snapshots that the Cleaner could wait for; use drop_partition and "
                 "remove the directory under an exclusive lock"
             )
-        names = list(dict.fromkeys(table.partition_name(spec) for spec in partitions))
+        names = self._changes.database.read(lambda connection: names_there(connection, table, partitions))
         there = self._catalog.find_partitions(name, names)
         if not if_exists:
             for part in names:
@@ -275,7 +280,7 @@ class PartitionStatements:
         """
         key = table_name(name)
         table = self._catalog.get_table(name)
-        names = sorted({table.partition_name(spec) for spec in partitions})
+        names = sorted(self._changes.database.read(lambda connection: names_there(connection, table, partitions)))
         locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in names]
         with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
             files.fence(self._client.jobs.unfenced_of(str(key)))

@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.catalog import (
     delete_partitions,
     delete_storage,
     forget_object,
+    names_there,
     read_tables,
     read_whole_partitions,
 )
@@ -132,7 +133,7 @@ def drop_partitions(
     found = site.client.database.read(lambda connection: read_tables(connection, [name]).get(name))
     if found is None:
         return DropResult(str(name), event_id, kept=((str(name), "there is no such table"),))
-    names = sorted({found.partition_name(spec) for spec in partitions})
+    names = sorted(site.client.database.read(lambda connection: names_there(connection, found, partitions)))
     doomed, kept = site.client.database.read(lambda connection: _judge_partitions(connection, found, names, event_id))
     finish_drops(site, [(name, part) for part, _ in kept])
     if not doomed:

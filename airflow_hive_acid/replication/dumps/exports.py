@@ -32,7 +32,7 @@ from airflow_hive_acid.metastore.catalog import (
     read_whole_partitions,
     sharing_columns,
 )
-from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.metastore.names import Spellings, TableName, stored_char, table_name
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.dumps.dump import Dump, DumpFile, Scope, write_documents
@@ -231,7 +231,8 @@ def _wanted(
         (table.id, part)
         for name, (_, specs) in zip(names, tables, strict=True)
         if specs and (table := found.get(name)) is not None and table.partition_columns
-        for part in _partition_names(table, specs)[0]
+        for spelled in _partition_names(table, specs)[0]
+        for part in spelled.names
     ]
 
 
@@ -271,13 +272,15 @@ def _with_partitions(
             return replace(dump, shared_columns=shared)
         found = read_partitions_of(connection, table.id)
         return replace(dump, shared_columns=shared, partitions=_sorted(found.values()))
-    complete, partial = _partition_names(table, specs)
+    spelled, partial = _partition_names(table, specs)
+    there = {n for each in spelled for n in each.names if (table.id, n) in known.partitions}
+    complete = list(dict.fromkeys(each.choose(f"{table.db}.{table.name}", there) for each in spelled))
     found = {n: known.partitions[table.id, n] for n in complete if (table.id, n) in known.partitions}
     missing = tuple(n for n in complete if n not in found)
     if partial:
         everything = read_partitions_of(connection, table.id)
         for wanted in partial:
-            matching = {n: p for n, p in everything.items() if wanted.items() <= dict(parse_partition_name(n)).items()}
+            matching = {n: p for n, p in everything.items() if wanted.items() <= _values(table, n).items()}
             found |= matching
             missing += () if matching else (json.dumps(wanted),)
     if missing and dump.scope is Scope.NONE:
@@ -290,19 +293,29 @@ def _sorted(partitions: Iterable[WholePartition]) -> tuple[WholePartition, ...]:
     return tuple(sorted(partitions, key=lambda partition: partition.name))
 
 
-def _partition_names(table: Table, specs: Sequence[PartitionSpec]) -> tuple[list[str], list[dict[str, str]]]:
-    """Names of the partitions that are specified completely, and the values of those that are not."""
-    complete: list[str] = []
+def _values(table: Table, partition: str) -> dict[str, str]:
+    """The values of a partition, those of CHAR columns with all their blanks."""
+    types = {column.name: column.type for column in table.partition_columns}
+    return {key: stored_char(types[key], value) for key, value in parse_partition_name(partition)}
+
+
+def _partition_names(table: Table, specs: Sequence[PartitionSpec]) -> tuple[list[Spellings], list[dict[str, str]]]:
+    """What names may be those of the partitions that are specified completely, and the values of those that are not."""
+    complete: list[Spellings] = []
     partial: list[dict[str, str]] = []
     for spec in specs:
         if isinstance(spec, Mapping) and len(spec) < len(table.partition_columns):
-            values = {key.lower(): value or DEFAULT_PARTITION for key, value in spec.items()}
+            types = {column.name: column.type for column in table.partition_columns}
+            values = {
+                key.lower(): stored_char(types.get(key.lower(), ""), value) if value else DEFAULT_PARTITION
+                for key, value in spec.items()
+            }
             if unknown := values.keys() - {c.name for c in table.partition_columns}:
                 raise InvalidArgumentsError(f"{min(unknown)} is no partition column of {table.db}.{table.name}")
             partial.append(values)
         else:
-            complete.append(table.partition_name(spec))
-    return list(dict.fromkeys(complete)), partial
+            complete.append(table.spellings(spec))
+    return complete, partial
 
 
 def tagged(dump: Dump) -> Dump:

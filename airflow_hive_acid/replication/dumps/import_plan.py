@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, ReadOnlyReplicaError
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.format.table_kinds import TableKind, is_transactional, table_kind
 from airflow_hive_acid.metastore.catalog import (
     EXTERNAL_TABLE,
@@ -30,7 +31,7 @@ from airflow_hive_acid.replication.dumps.dump import DATA, Dump, Scope
 from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID, ObjectState, may_drop, may_import
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from airflow_hive_acid.metastore.catalog import Database, Storage, Table, WholePartition
     from airflow_hive_acid.metastore.names import TableName
@@ -427,10 +428,19 @@ def _chosen(dump: Dump, asked: Asked, name: TableName) -> tuple[WholePartition, 
     if asked.partitions is None:
         return dump.partitions
     by_name = {part.name: part for part in dump.partitions}
-    missing = [part for part in asked.partitions if part not in by_name]
+    wanted = [_in_dump(dump, part, by_name) for part in asked.partitions]
+    missing = [part for part in wanted if part not in by_name]
     if missing and dump.scope is Scope.NONE:
         raise InvalidArgumentsError(f"the dump of {name} has no partition {missing[0]}")
-    return tuple(by_name[part] for part in dict.fromkeys(asked.partitions) if part in by_name)
+    return tuple(by_name[part] for part in dict.fromkeys(wanted) if part in by_name)
+
+
+def _in_dump(dump: Dump, part: str, there: Collection[str]) -> str:
+    """The name that a partition has in the dump; a CHAR value may have been given with other blanks."""
+    values = dict(parse_partition_name(part))
+    if part in there or dump.table is None or values.keys() != {c.name for c in dump.table.partition_columns}:
+        return part
+    return dump.table.spellings(values).choose(dump.table.qualified_name, there)
 
 
 def _location(asked: Asked, before: Table | None, database: Database, source: Table, name: TableName) -> str:

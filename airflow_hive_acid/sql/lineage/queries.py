@@ -1,7 +1,8 @@
 """Column lineage of queries and expressions: a walk over sqlglot's tree that follows names to columns of tables.
 
 Each query becomes what it offers: its columns with the uses behind them, and the columns that decide about its rows.
-An outer query composes what the inner ones offer; so nothing is expanded, and the work grows with the text.
+An outer query composes what the inner ones offer; so nothing is expanded, and the work grows with the text. What a text
+may hold many of is gone through in loops: branches of a set operation, terms of a condition, queries of a WITH clause.
 """
 
 from __future__ import annotations
@@ -11,147 +12,21 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from airflow_hive_acid.sql.lineage.frames import Derived, Frame, Named, Offer, called, offer_of_table, renamed
+from airflow_hive_acid.sql.lineage.parts import composed, is_generator, parts_of
 from airflow_hive_acid.sql.lineage.values import NOTHING, How, Use, Uses, through
 from airflow_hive_acid.sql.planning.columns import column_names
-from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, visible_cte
+from airflow_hive_acid.sql.planning.scopes import visible_cte
 from airflow_hive_acid.sql.planning.view_texts import Parse, is_view, no_parser, query_of_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from airflow_hive_acid.format.jobs import Source
-    from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup
+    from airflow_hive_acid.sql.model.plans import TableLookup
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
-Named = tuple[tuple[str, Uses], ...]
-_GENERATORS = (exp.Explode, exp.Inline, exp.Stack)
-_GENERATOR_NAMES = frozenset({"json_tuple", "inline_outer", "variant_explode", "variant_explode_outer"})
-_AGGREGATE_NAMES = frozenset(
-    {"percentile", "histogram_numeric", "regr_count", "bit_and_agg", "any", "some", "every", "mode", "kurtosis"}
-)
-# sqlglot counts them among the aggregates; each gives the value of one row.
-_ROW_FUNCTIONS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
-_MASKS = (exp.MD5, exp.MD5Digest, exp.SHA, exp.SHA2, exp.Count)
-_MASK_NAMES = frozenset(
-    {"crc32", "hash", "xxhash64", "mask", "mask_first_n", "mask_last_n", "mask_show_first_n", "mask_show_last_n",
-     "mask_hash", "sha1", "sha", "md5", "sha2"}
-)  # fmt: skip
 _SORTS = ("order", "sort", "cluster", "distribute")
-
-
-@dataclass(slots=True)
-class Offer:
-    """A relation of a FROM clause: what it offers to those who name it.
-
-    :param alias: the name its columns are qualified with.
-    :param columns: names in order, with the uses behind them.
-    :param is_open: it may offer other columns, too, which only Spark knows.
-    :param anything: what any of those is made of.
-    :param view: name of the files whose columns those are.
-    :param qualified_name: ``db.table`` as which its columns can be qualified.
-    :param hidden: no part of ``*``: the other side of a SEMI or ANTI join.
-    :param rows: of a view the columns that decide about its rows.
-    """
-
-    alias: str
-    columns: Named
-    is_open: bool = False
-    anything: Uses = NOTHING
-    view: str | None = None
-    qualified_name: str | None = None
-    hidden: bool = False
-    rows: Uses = NOTHING
-
-    def find(self, column: str) -> Uses | None:
-        """The column of that name, None if there is none that is known."""
-        found = [uses for name, uses in self.columns if name == column]
-        return frozenset().union(*found) if found else None
-
-    def guess(self, column: str) -> Uses:
-        """The column of that name, which an open relation may have."""
-        return self.anything if self.view is None else frozenset({Use(self.view, column)})
-
-
-@dataclass(slots=True)
-class Frame:
-    """What names mean in one SELECT.
-
-    :param aliases: names that the select list has given so far.
-    :param joined: columns of USING, and NATURAL joins, with what they are made of.
-    :param outer: where names are looked up next.
-    :param rows: columns that decide about the rows.
-    """
-
-    offers: list[Offer]
-    outer: Frame | None = None
-    aliases: dict[str, Uses] = field(default_factory=dict)
-    joined: dict[str, Uses] = field(default_factory=dict)
-    rows: Uses = NOTHING
-    named_windows: dict[str, exp.Window] = field(default_factory=dict)
-
-    def column(self, parts: list[str], aliases_first: bool = False) -> Uses:
-        """What a name means; nothing for one that is no column (a function without parentheses)."""
-        found, guessed = self._find(parts, aliases_first)
-        if found is not None:
-            return found
-        outer = self.outer.column(parts) if self.outer is not None else NOTHING
-        return guessed | outer
-
-    def _find(self, parts: list[str], aliases_first: bool) -> tuple[Uses | None, Uses]:
-        """What surely is the column, and what it may be otherwise."""
-        guessed = NOTHING
-        for count in (2, 1):
-            qualifier = ".".join(parts[:count])
-            offer = next((o for o in self.offers if (o.alias if count == 1 else o.qualified_name) == qualifier), None)
-            if offer is None or len(parts) <= count:
-                continue
-            found = offer.find(parts[count])
-            if found is not None or parts[count] in PSEUDO_COLUMNS:
-                return _field(found or NOTHING, len(parts) > count + 1), NOTHING
-            if offer.is_open:
-                return _field(offer.guess(parts[count]), len(parts) > count + 1), NOTHING
-        name = parts[0]
-        if aliases_first and name in self.aliases:
-            return _field(self.aliases[name], len(parts) > 1), NOTHING
-        found = self._unqualified(name)
-        if found is None and name in self.aliases:
-            found = self.aliases[name]
-        if found is None:
-            guesses = [offer.guess(name) for offer in self.offers if offer.is_open]
-            guessed = _field(frozenset().union(*guesses), len(parts) > 1)
-        return (None if found is None else _field(found, len(parts) > 1)), guessed
-
-    def _unqualified(self, name: str) -> Uses | None:
-        if name in PSEUDO_COLUMNS:
-            return NOTHING
-        if name in self.joined:
-            return self.joined[name]
-        return next((found for offer in self.offers if (found := offer.find(name)) is not None), None)
-
-    def star(self, alias: str | None) -> tuple[Named, bool]:
-        """The columns of ``*`` or ``alias.*``, and whether there may be others."""
-        offers = [o for o in self.offers if not o.hidden]
-        if alias is not None:
-            offers = [o for o in self.offers if alias in (o.alias, o.qualified_name)][:1]
-            if not offers and self.outer is not None:
-                return self.outer.star(alias)
-        columns: list[tuple[str, Uses]] = list(self.joined.items()) if alias is None else []
-        for offer in offers:
-            columns += [item for item in offer.columns if alias is not None or item[0] not in self.joined]
-        return tuple(columns), any(offer.is_open for offer in offers) or not offers
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """What a query offers.
-
-    :param rows: columns that decide which rows it has.
-    :param is_open: its columns are not all known, or not by place.
-    """
-
-    columns: Named
-    rows: Uses = NOTHING
-    is_open: bool = False
 
 
 @dataclass(slots=True)
@@ -177,12 +52,13 @@ class Walker:
 
         :param outer: what names mean around it, if it may use them.
         """
+        self._name_queries(node)
         match node:
             case exp.Subquery():
                 found = self.query(node.this, outer)
                 return self._sorted(node, found, outer)
             case exp.SetOperation():
-                return self._sorted(node, self._set_operation(node, outer), outer)
+                return self._set_operations(node, outer)
             case exp.Select():
                 return self._select(node, outer)
             case exp.Values():
@@ -200,16 +76,15 @@ class Walker:
         while stack:
             part, how, masking = stack.pop()
             if isinstance(part, exp.Column):
-                parts = [p.name.lower() for p in part.parts if not isinstance(p, exp.Star)]
-                found |= through(frame.column(parts, aliases_first) if parts else NOTHING, how, masking)
+                names = [p.name.lower() for p in part.parts if not isinstance(p, exp.Star)]
+                found |= through(frame.column(names, aliases_first) if names else NOTHING, how, masking)
             elif isinstance(part, exp.Exists) and isinstance(part.this, exp.Query):
                 found |= through(self.query(part.this, frame).rows, how, masking)
             elif isinstance(part, exp.Query):
                 found |= through(self._scalar(part, frame), how, masking)
             else:
-                stack += [
-                    (child, _composed(how, inner), masking or masks) for child, inner, masks in _parts(part, frame)
-                ]
+                parts = parts_of(part, frame.named_windows)
+                stack += [(child, composed(how, inner), masking or masks) for child, inner, masks in parts]
         return frozenset(found)
 
     def table(self, item: exp.Table) -> Offer:
@@ -239,7 +114,7 @@ class Walker:
             earlier = {other: query for other, query in self.queries.items() if other != name}
             inner = replace(self, default_database=temporary.default_database, queries=earlier, _ctes={})
             found = inner.query(temporary.query.tree)
-            return _called(found, temporary.columns)
+            return called(found, temporary.columns)
         if not database and name in self.views:
             return None
         facts = self.table_of(f"{database or self.default_database}.{name}")
@@ -250,12 +125,25 @@ class Walker:
             self, views={}, queries={}, default_database=select.default_database, _ctes={},
             path=(*self.path, facts.qualified_name),
         )  # fmt: skip
-        return _called(inner.query(select.query.tree), column_names(facts))
+        return called(inner.query(select.query.tree), column_names(facts))
+
+    def _name_queries(self, node: exp.Expr) -> None:
+        """Look at the queries of a WITH clause that are read, the first first: each may read the one before it."""
+        clause = node.args.get("with_")
+        if not isinstance(clause, exp.With):
+            return
+        used = {id(cte) for table in node.find_all(exp.Table) if (cte := _cte_outside(table, clause)) is not None}
+        for cte in reversed(clause.expressions):
+            if id(cte) in used:
+                used |= {id(other) for table in cte.find_all(exp.Table) if (other := visible_cte(table)) is not None}
+        for cte in clause.expressions:
+            if id(cte) in used:
+                self._cte(cte)
 
     def _cte(self, cte: exp.CTE) -> Derived:
         if id(cte) not in self._ctes:
             found = self.query(cte.this)
-            self._ctes[id(cte)] = Derived(_renamed(found.columns, cte.args["alias"]), found.rows, found.is_open)
+            self._ctes[id(cte)] = Derived(renamed(found.columns, cte.args["alias"]), found.rows, found.is_open)
         return self._ctes[id(cte)]
 
     def _scalar(self, query: exp.Expr, frame: Frame) -> Uses:
@@ -270,10 +158,22 @@ class Walker:
             (f"col{i + 1}", frozenset().union(*(self.value(frame, row[i]) for row in rows if i < len(row))))
             for i in range(len(rows[0]) if rows else 0)
         )
-        return Derived(_renamed(columns, node.args.get("alias")))
+        return Derived(renamed(columns, node.args.get("alias")))
 
-    def _set_operation(self, node: exp.SetOperation, outer: Frame | None) -> Derived:
-        left, right = self.query(node.left, outer), self.query(node.right, outer)
+    def _set_operations(self, node: exp.SetOperation, outer: Frame | None) -> Derived:
+        """Several in a row are a tree as deep to the left: one branch after the other."""
+        operations: list[exp.SetOperation] = []
+        first: exp.Expr = node
+        while isinstance(first, exp.SetOperation):
+            operations.append(first)
+            first = first.left
+        found = self.query(first, outer)
+        for operation in reversed(operations):
+            both = self._set_operation(operation, found, self.query(operation.right, outer))
+            found = self._sorted(operation, both, outer)
+        return found
+
+    def _set_operation(self, node: exp.SetOperation, left: Derived, right: Derived) -> Derived:
         rows = left.rows | right.rows
         if isinstance(node, exp.Union):
             there = dict(enumerate(uses for _, uses in right.columns))
@@ -345,7 +245,7 @@ class Walker:
     def _generated(self, frame: Frame, projection: exp.Expr) -> list[tuple[str, Uses]] | None:
         """The columns of a generator in a select list; none when only Spark knows how many; None for anything else."""
         inner = projection.this if isinstance(projection, exp.Alias | exp.Aliases) else projection
-        if not _is_generator(inner) and not isinstance(projection, exp.Aliases):
+        if not is_generator(inner) and not isinstance(projection, exp.Aliases):
             return None
         uses = through(self.value(frame, inner), How.TRANSFORMATION)
         if isinstance(projection, exp.Aliases):
@@ -365,7 +265,7 @@ class Walker:
         offer = self._offer(frame, item)
         alias = item.args.get("alias")
         if isinstance(alias, exp.TableAlias) and alias.columns and not isinstance(item, exp.Lateral):
-            offer.columns = _renamed(offer.columns, alias)
+            offer.columns = renamed(offer.columns, alias)
         if item.args.get("pivots"):
             anything = frozenset().union(*(uses for _, uses in offer.columns), offer.anything)
             offer = Offer(offer.alias, (), is_open=True, anything=through(anything, How.AGGREGATION))
@@ -388,7 +288,7 @@ class Walker:
             return Offer(alias, columns, is_open=not columns, anything=uses)
         if isinstance(item, exp.Lateral):
             found = self.query(item.this, frame)
-            columns = _renamed(found.columns, item.args.get("alias"))
+            columns = renamed(found.columns, item.args.get("alias"))
         elif isinstance(item, exp.Query | exp.Values):
             found = self.query(item, frame.outer)
             columns = found.columns
@@ -441,93 +341,7 @@ class Walker:
         return self.value(frame, key, aliases_first)
 
 
-def offer_of_table(facts: TableFacts, alias: str, *, aliased: bool) -> Offer:
-    """A table of the catalog as a relation."""
-    table = facts.qualified_name
-    columns = tuple((name, frozenset({Use(table, name)})) for name in column_names(facts))
-    return Offer(alias, columns, qualified_name=None if aliased else table)
-
-
-def _field(uses: Uses, inside: bool) -> Uses:
-    """A column, or a field inside of it."""
-    return through(uses, How.TRANSFORMATION) if inside else uses
-
-
-def _called(found: Derived, names: Sequence[str]) -> Derived:
-    """What a view offers, by the names that its columns have."""
-    if not names:
-        return found
-    if found.is_open or len(found.columns) != len(names):
-        return Derived((), found.rows, is_open=True)
-    return Derived(tuple((name, uses) for name, (_, uses) in zip(names, found.columns, strict=True)), found.rows)
-
-
-def _renamed(columns: Named, alias: exp.Expr | None) -> Named:
-    """Columns with the names that an alias gives them."""
-    names = [c.name.lower() for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if not names:
-        return columns
-    return tuple((name, uses) for name, (_, uses) in zip(names, columns, strict=False))
-
-
-def _composed(outer: How, inner: How) -> How:
-    return Use("", "", inner).through(outer).how
-
-
-def _is_generator(node: exp.Expr) -> bool:
-    anonymous = isinstance(node, exp.Anonymous) and node.name.lower() in _GENERATOR_NAMES
-    return anonymous or isinstance(node, _GENERATORS)
-
-
-_Part = tuple[exp.Expr, How, bool]
-
-
-def _parts(node: exp.Expr, frame: Frame) -> Iterable[_Part]:
-    """The parts of an expression, with what it makes of each."""
-    match node:
-        case exp.Hint():
-            return []
-        case exp.Alias() | exp.Paren() | exp.Ordered() | exp.Where() | exp.Having() | exp.Qualify():
-            return [(node.this, How.IDENTITY, False)]
-        case exp.If():
-            return _branches([node])
-        case exp.Case():
-            parts = _branches(node.args["ifs"], node.args.get("default"))
-            return [*parts, (node.this, How.CONDITIONAL, False)] if node.this is not None else parts
-        case exp.Filter():
-            return [(node.this, How.IDENTITY, False), (node.expression, How.CONDITIONAL, False)]
-        case exp.Window():
-            return _window(node, frame)
-    how, masks = How.TRANSFORMATION, isinstance(node, _MASKS)
-    if isinstance(node, exp.WithinGroup) or (isinstance(node, exp.AggFunc) and not isinstance(node, _ROW_FUNCTIONS)):
-        how = How.AGGREGATION
-    if isinstance(node, exp.Anonymous):
-        name = node.name.lower()
-        masks = name in _MASK_NAMES
-        how = How.AGGREGATION if name in _AGGREGATE_NAMES else how
-    return [(child, how, masks) for child in node.iter_expressions()]
-
-
-def _branches(ifs: Iterable[exp.Expr], default: exp.Expr | None = None) -> list[_Part]:
-    parts: list[_Part] = []
-    for branch in ifs:
-        parts.append((branch.this, How.CONDITIONAL, False))
-        values = (branch.args.get("true"), branch.args.get("false"))
-        parts += [(value, How.TRANSFORMATION, False) for value in values if value is not None]
-    return parts if default is None else [*parts, (default, How.TRANSFORMATION, False)]
-
-
-def _window(window: exp.Window, frame: Frame) -> list[_Part]:
-    """``f(…) OVER (…)``; the words of a named window stand elsewhere."""
-    parts: list[_Part] = [(window.this, How.IDENTITY, False)]
-    specification: exp.Window | None = window
-    seen = 0
-    while specification is not None and seen <= len(frame.named_windows):
-        keys = [*(specification.args.get("partition_by") or []), specification.args.get("order")]
-        for key in keys:
-            if key is not None:
-                parts += [(k, How.WINDOW, False) for k in (key.expressions if isinstance(key, exp.Order) else [key])]
-        name = specification.args.get("alias")
-        specification = frame.named_windows.get(name.name.lower()) if isinstance(name, exp.Identifier) else None
-        seen += 1
-    return parts
+def _cte_outside(table: exp.Table, clause: exp.With) -> exp.CTE | None:
+    """The query of a WITH clause that a table outside of it means."""
+    cte = None if table.db else visible_cte(table)
+    return cte if cte is not None and table.find_ancestor(exp.With) is not clause else None

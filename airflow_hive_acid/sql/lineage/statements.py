@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from airflow_hive_acid.sql.lineage.queries import Frame, Offer, Walker, offer_of_table
+from airflow_hive_acid.sql.lineage.frames import Frame, Offer, offer_of_table
+from airflow_hive_acid.sql.lineage.queries import Walker
 from airflow_hive_acid.sql.lineage.values import NOTHING, How, Lineage, Uses, through
 from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, Select, Update
 from airflow_hive_acid.sql.planning import targets

@@ -74,20 +74,26 @@ class PushedConditions:
         yield from self.around(select)
 
     def _into(self, query: exp.Expr, names: Sequence[str], terms: Sequence[exp.Expr]) -> None:
-        if not terms or any(query.args.get(clause) for clause in _STOPS):
-            return
-        if isinstance(query, exp.Subquery):
-            self._into(query.this, names, terms)
-        elif isinstance(query, exp.SetOperation):
-            kept = [term for term in terms if isinstance(term, _OF_ANY_TYPE)]
-            self._into(query.left, names, kept)
-            self._into(query.right, names, kept)
-        elif isinstance(query, exp.Select) and not _decides_by_other_rows(query):
-            inside = self._outputs(query, names)
-            for term in terms:
-                if all(inside.get(column.name.lower()) is not None for column in term.find_all(exp.Column)):
-                    carried = _replaced(term, lambda column: inside[column.name.lower()])
-                    self._terms.setdefault(id(query), []).append(carried)
+        # No recursion: a thousand branches of a set operation are a tree as deep.
+        waiting: list[tuple[exp.Expr, Sequence[exp.Expr]]] = [(query, terms)]
+        while waiting:
+            inner, given = waiting.pop()
+            if not given or any(inner.args.get(clause) for clause in _STOPS):
+                continue
+            if isinstance(inner, exp.Subquery):
+                waiting.append((inner.this, given))
+            elif isinstance(inner, exp.SetOperation):
+                kept = [term for term in given if isinstance(term, _OF_ANY_TYPE)]
+                waiting += [(inner.left, kept), (inner.right, kept)]
+            elif isinstance(inner, exp.Select) and not _decides_by_other_rows(inner):
+                self._into_select(inner, names, given)
+
+    def _into_select(self, select: exp.Select, names: Sequence[str], terms: Sequence[exp.Expr]) -> None:
+        inside = self._outputs(select, names)
+        for term in terms:
+            if all(inside.get(column.name.lower()) is not None for column in term.find_all(exp.Column)):
+                carried = _replaced(term, lambda column: inside[column.name.lower()])
+                self._terms.setdefault(id(select), []).append(carried)
 
     def _outputs(self, select: exp.Select, names: Sequence[str]) -> dict[str, exp.Column]:
         """The bare columns that a SELECT gives, by the names they have outside."""

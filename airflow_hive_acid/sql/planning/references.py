@@ -23,7 +23,15 @@ from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
 from airflow_hive_acid.sql.planning.pushed_conditions import PushedConditions
 from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
-from airflow_hive_acid.sql.planning.view_texts import Parse, as_relation, is_view, no_parser, query_of_view, star_edits
+from airflow_hive_acid.sql.planning.view_texts import (
+    Parse,
+    as_relation,
+    is_view,
+    no_parser,
+    query_of_view,
+    require_shallow,
+    star_edits,
+)
 from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
 from airflow_hive_acid.sql.text.source import SAMPLE_END, SourceText, describe
@@ -111,9 +119,11 @@ class References:
         self._add_nested_tables(scopes)
         pushed = self._pushed(scopes)
         edits: list[Edit] = [*instead]
+        # Hints name relations, and those keep their names.
+        hinted = {id(column) for hint in fragment.tree.find_all(exp.Hint) for column in hint.find_all(exp.Column)}
         for column in fragment.tree.find_all(exp.Column):
-            if column.find_ancestor(exp.Hint) is not None:
-                continue  # hints name relations, and those keep their names
+            if id(column) in hinted:
+                continue
             edits.extend(self._column_edits(scopes, column, fragment))
             if qualified:
                 edits.extend(_qualifier(scopes, column, outer))
@@ -190,6 +200,7 @@ class References:
             raise UnsupportedStatementError(f"{view.name} is a temporary view; a view of the catalog would outlive it")
         if view.name in self.path:
             raise InvalidArgumentsError(f"temporary view {view.name} reads itself")
+        require_shallow(view.name, self.path)
         # It sees what was there before it: a table or view of its own name is another one.
         earlier = {name: query for name, query in self.queries.items() if name != view.name}
         select = Select(view.query, text=view.text, script=view.script, default_database=view.default_database)

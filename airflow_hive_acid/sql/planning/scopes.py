@@ -96,10 +96,18 @@ class Scopes:
     resolve: Callable[[exp.Table], Relation]
     by_place: bool = False
     scopes: dict[int, Scope] = field(default_factory=dict)
+    _around: dict[int, list[Scope]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Inner queries first: what they offer is asked for by the outer ones.
-        for select in reversed(list(self.tree.find_all(exp.Select))):
+        # Inner queries first: what they offer is asked for by the outer ones. Those of a WITH clause in their order,
+        # for each may ask for the one before it.
+        for clause in reversed(list(self.tree.find_all(exp.With))):
+            for cte in clause.expressions:
+                self._add(cte)
+        self._add(self.tree)
+
+    def _add(self, tree: exp.Expr) -> None:
+        for select in reversed(list(tree.find_all(exp.Select))):
             self.of(select)
 
     def of(self, select: exp.Select) -> Scope:
@@ -112,23 +120,26 @@ class Scopes:
 
     def around(self, node: exp.Expr) -> list[Scope]:
         """The scopes whose names a column may use, innermost first."""
-        found: list[Scope] = []
-        parent: exp.Expr | None = node
-        while parent is not None:
-            if isinstance(parent, exp.Select):
-                found.append(self.of(parent))
-            derived = isinstance(parent, exp.Subquery) and isinstance(parent.this, exp.Query)
-            if isinstance(parent, exp.CTE) or (derived and isinstance(parent.parent, exp.From | exp.Join)):
-                return found
-            parent = parent.parent
-        return [*found, self.outer] if self.outer.relations else found
+        # Remembered on the way up: five thousand conditions are a tree as deep, with a column at each step.
+        inside: list[exp.Expr] = []
+        place: exp.Expr | None = node
+        while place is not None and id(place) not in self._around and not _is_closed(place):
+            inside.append(place)
+            place = place.parent
+        if place is None:
+            found = [self.outer] if self.outer.relations else []
+        else:
+            found = self._around.get(id(place), [])
+        for part in reversed(inside):
+            if isinstance(part, exp.Select):
+                found = [self.of(part), *found]
+            self._around[id(part)] = found
+        return found
 
     def columns_of(self, query: exp.Expr | None) -> Columns:
         """What a query offers."""
-        if isinstance(query, exp.Subquery):
-            return self.columns_of(query.this)
-        if isinstance(query, exp.SetOperation):
-            return self.columns_of(query.left)
+        while isinstance(query, exp.Subquery | exp.SetOperation):
+            query = query.this if isinstance(query, exp.Subquery) else query.left
         if isinstance(query, exp.Values):
             first = query.expressions[0] if query.expressions else None
             width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
@@ -235,6 +246,12 @@ def _is_called(projection: exp.Expr) -> bool:
     if isinstance(projection, exp.Cast):
         return isinstance(projection.this, exp.Column)
     return isinstance(projection, exp.Alias | exp.Column | exp.Dot | exp.Literal)
+
+
+def _is_closed(node: exp.Expr) -> bool:
+    """Whether nothing around a node can be named inside of it."""
+    derived = isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query)
+    return isinstance(node, exp.CTE) or (derived and isinstance(node.parent, exp.From | exp.Join))
 
 
 def _is_outer(joins: list[exp.Join]) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.planning.scopes import Scope, Scopes
 
 Parse = Callable[[str, str], "Sequence[Statement]"]
+MAX_NESTED_VIEWS = 30
 _PLAIN_NAME = re.compile(r"[a-z0-9_]*[a-z_][a-z0-9_]*")
 _BY_PLACE = re.compile(r"_c[0-9]+")
 Edit = tuple[int, int, str]
@@ -52,6 +53,18 @@ def require_table(facts: TableFacts, what: str) -> None:
         raise UnsupportedStatementError(f"{what} cannot change {facts.qualified_name}: it is a view; name its table")
 
 
+def require_shallow(name: str, path: Sequence[str]) -> None:
+    """Refuse views inside of views without end; each is read while the ones around it are.
+
+    :raises InvalidArgumentsError: for one too many.
+    """
+    if len(path) >= MAX_NESTED_VIEWS:
+        raise InvalidArgumentsError(
+            f"view {name} is read by views that read each other, {' → '.join(path[:3])} → …, more than "
+            f"{MAX_NESTED_VIEWS} deep; make a table of one of them ({name}, for example: CREATE TABLE … AS)"
+        )
+
+
 def query_of_view(facts: TableFacts, path: tuple[str, ...], parse: Parse) -> Select:
     """The query that a view stands for.
 
@@ -63,6 +76,7 @@ def query_of_view(facts: TableFacts, path: tuple[str, ...], parse: Parse) -> Sel
     if name in path:
         cycle = " → ".join([*path[path.index(name) :], name])
         raise InvalidArgumentsError(f"view {name} reads itself: {cycle}")
+    require_shallow(name, path)
     try:
         statements = parse(facts.view_text or "", name.partition(".")[0])
     except HiveAcidError as error:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 DEPTH = 200
-"""Brackets inside of each other; sqlglot in Python reads about sixty."""
+"""Brackets inside of each other that its compiled form reads."""
+SURE_DEPTH = 25
+"""What sqlglot in Python reads wherever it is called from: twenty calls for each, of the thousand that Python has."""
 OPEN_JOINS = 12
 """JOINs without a condition: 4,096 ways to read them."""
 _OPENING = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE))
@@ -24,7 +26,11 @@ _CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _CONDITIONS = frozenset((TokenType.ON, TokenType.USING))
 _WITH_TYPES = frozenset((TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT))
 _NEVER_OPEN = frozenset((TokenType.CROSS, TokenType.NATURAL))
-_TOO_DEEP = "the statement is nested too deeply"
+TOO_DEEP = (
+    f"the statement is nested too deeply: {SURE_DEPTH} brackets, CASEs, NOTs or queries inside of each other are "
+    f"always read, more than {DEPTH} never; give an inner part a name, by WITH name AS (…) or CREATE TEMPORARY VIEW "
+    "name AS …, and refer to that"
+)
 _TOO_OPEN = f"more than {OPEN_JOINS} JOINs have no ON or USING; write CROSS JOIN where none is meant"
 
 
@@ -49,7 +55,7 @@ def problem_in(tokens: Sequence[Token]) -> tuple[str, Token] | None:
             open_joins += waiting is not None
             waiting = None if previous is not None and previous.token_type in _NEVER_OPEN else token
         if depth + types > DEPTH:
-            return _TOO_DEEP, token
+            return TOO_DEEP, token
         if open_joins > OPEN_JOINS:
             return _TOO_OPEN, token
         previous = token

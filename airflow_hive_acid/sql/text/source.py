@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
-from airflow_hive_acid.sql.text.bounds import problem_in
+from airflow_hive_acid.sql.text.bounds import TOO_DEEP, problem_in
 from airflow_hive_acid.sql.text.table_options import OPTIONS, table_options
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class SourceText:
 
     def _parse_error(self, error: Exception, tokens: list[Token]) -> SqlSyntaxError:
         if isinstance(error, RecursionError):
-            return self.syntax_error("the statement is nested too deeply", tokens[0].start, tokens[0].end)
+            return self.syntax_error(TOO_DEEP, tokens[0].start, tokens[0].end)
         details = (getattr(error, "errors", None) or [{}])[0]
         place = (details.get("line"), details.get("col"))
         index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), len(tokens) - 1)

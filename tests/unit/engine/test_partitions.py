@@ -92,6 +92,18 @@ def test_a_table_without_partitions_asks_for_none(catalog: Catalog) -> None:
     assert (known.matching(KEEP_ALL), len(known), "" in known, catalog.asked) == ([], 0, False, [])
 
 
+def test_what_is_too_much_for_one_statement_to_the_catalog_is_judged_here() -> None:
+    found = condition_of(where(" AND ".join(f"k <> 'z' AND k > '{n}'" for n in range(2000))))
+    assert isinstance(found, And)
+    assert found.conditions == [Compare("k", ">", str(n)) for n in range(200)]  # a part of them keeps more
+    assert condition_of(where(" OR ".join(f"k > '{n}'" for n in range(2000)))) is None
+    assert condition_of(where(" OR ".join(f"k = '{n}'" for n in range(1000)))) == In("k", [str(n) for n in range(1000)])
+    assert condition_of(where(" OR ".join(f"k = '{n}'" for n in range(1001)))) is None
+    several = tuple(alternative for n in range(201) for alternative in where(f"k > '{n}'").alternatives)
+    assert condition_of(PartitionFilter((("k", "string"),), several[:200])) is not None
+    assert condition_of(PartitionFilter((("k", "string"),), several)) is None
+
+
 @pytest.mark.parametrize(
     ("condition", "decided"),
     [
@@ -100,7 +112,8 @@ def test_a_table_without_partitions_asks_for_none(catalog: Catalog) -> None:
         (r"k IN ('a', 'it\'s')", In("k", ["a", "it's"])),
         ("(k >= 'a') AND n = 3", Compare("k", ">=", "a")),
         ("k > 'a' AND k < 'c'", And([Compare("k", ">", "a"), Compare("k", "<", "c")])),
-        ("k = 'a' OR k = 'b'", Or((Compare("k", "=", "a"), Compare("k", "=", "b")))),
+        ("k = 'a' OR k = 'b'", In("k", ["a", "b"])),
+        ("k = 'a' OR (k > 'b')", Or([Compare("k", "=", "a"), Compare("k", ">", "b")])),
         ("k = 'a' OR n = 3", None),
         ("n = 3", None),
         ("NOT k = 'a'", None),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, false, or_, select
+from sqlalchemy import and_, bindparam, delete, false, func, or_, select
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
@@ -28,7 +28,7 @@ from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
 )
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
-from airflow_hive_acid.metastore.names.partition_values import stored_char
+from airflow_hive_acid.metastore.names.partition_values import is_char, stored_char
 from airflow_hive_acid.metastore.names.partitions import resolve
 from airflow_hive_acid.metastore.schema.hive_catalog import (
     PART_COL_PRIVS,
@@ -44,7 +44,7 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.sql.selectable import NamedFromClause
 
     from airflow_hive_acid.metastore.catalog.rows.objects import TakeIds
@@ -107,6 +107,17 @@ def find_partitions(connection: Connection, table: Table, names: Sequence[str]) 
         rows = connection.execute(_SELECT_NAMED, {"table": table.id, "names": list(batch)})
         found |= {partition.name: partition for partition in map(_partition, rows)}
     return found
+
+
+def names_there(connection: Connection, table: Table, specs: Iterable[PartitionSpec]) -> list[str]:
+    """The catalog's names of the partitions that are meant, once each, in this order; they need not exist.
+
+    :raises InvalidArgumentsError: when a spec names no partition of this table, or may mean several.
+    """
+    spelled = [table.spellings(spec) for spec in specs]
+    asked = dict.fromkeys(name for each in spelled if not each.is_one for name in each.names)
+    there = find_partitions(connection, table, list(asked)) if asked else {}
+    return list(dict.fromkeys(each.choose(table.qualified_name, there) for each in spelled))
 
 
 def read_partition_properties(connection: Connection, part_id: int) -> dict[str, str]:
@@ -214,8 +225,8 @@ def _where_values(statement: Select[Any], table: Table, values: Mapping[str, Seq
     """Values compared as the catalog's text, which is canonical for every type."""
     if len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
         # A full specification is one partition: its name is indexed, its single values are not.
-        name = table.partition_name({column: v[0] for column, v in values.items()})
-        return statement.where(PARTITIONS.c.PART_NAME == name)
+        names = table.spellings({column: v[0] for column, v in values.items()}).names
+        return statement.where(PARTITIONS.c.PART_NAME.in_(names))
     stored = {
         position: PARTITION_KEY_VALS.alias(f"KEY_{position}")
         for position, column in enumerate(table.partition_columns)
@@ -223,8 +234,12 @@ def _where_values(statement: Select[Any], table: Table, values: Mapping[str, Seq
     }
     statement = _join_values(statement, stored)
     for position, alias in stored.items():
-        parts = chunks(values[table.partition_columns[position].name])
-        statement = statement.where(or_(false(), *(alias.c.PART_KEY_VAL.in_(part) for part in parts)))
+        column = table.partition_columns[position]
+        wanted: Sequence[str] = values[column.name]
+        text: ColumnElement[Any] = alias.c.PART_KEY_VAL
+        if is_char(column.type):
+            wanted, text = [value.rstrip(" ") for value in wanted], func.rtrim(text)
+        statement = statement.where(or_(false(), *(text.in_(part) for part in chunks(wanted))))
     return statement
 
 
@@ -243,9 +258,10 @@ def named_by(database: Database, table: Table, spec: PartitionSpec) -> str:
     :param spec: its name, in any spelling that means it, or values by column, or in the order of the columns.
     :raises InvalidArgumentsError: when it does not name exactly one partition of this table.
     """
+    by_name = not isinstance(spec, Mapping)
     if isinstance(spec, Mapping):
         spec = partition_name((key, None if value is None else str(value)) for key, value in spec.items())
     if not isinstance(spec, str):
         return table.partition_name(spec)
-    text = spec
-    return database.read(lambda connection: resolve(connection, f"{table.db}.{table.name}", text, partial=False))
+    name, text = f"{table.db}.{table.name}", spec
+    return database.read(lambda connection: resolve(connection, name, text, partial=False, by_name=by_name))

@@ -19,6 +19,7 @@ from airflow_hive_acid.format.paths import join, parse_location
 from airflow_hive_acid.metastore.catalog.values.formats import format_name
 from airflow_hive_acid.metastore.catalog.values.types import check_partition_value
 from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten
+from airflow_hive_acid.metastore.names.partition_spellings import Spellings
 from airflow_hive_acid.metastore.names.partition_values import stored_char
 
 if TYPE_CHECKING:
@@ -264,6 +265,23 @@ class Table:
                 f"the limit is {MAX_PARTITION}"
             )
         return name
+
+    def spellings(self, spec: PartitionSpec) -> Spellings:
+        """The names under which the catalog may hold a partition of this table.
+
+        :param spec: as for :meth:`partition_name`. Values by column mean it with any blanks of a CHAR value; a name or
+            values in order mean the partition of this name first.
+        :raises InvalidArgumentsError: when the spec does not name exactly one partition of this table.
+        """
+        self.partition_name(spec)
+        values = self._partition_values(spec)
+        if isinstance(spec, Mapping):
+            given = {key.lower(): value for key, value in spec.items()}
+            values = [None if (value := given[c.name]) is None else str(value) for c in self.partition_columns]
+        return Spellings.of(
+            ((c.name, c.type, value or "") for c, value in zip(self.partition_columns, values, strict=True)),
+            by_name=not isinstance(spec, Mapping),
+        )
 
     def _partition_values(self, spec: PartitionSpec) -> list[str | None]:
         names = [column.name for column in self.partition_columns]

@@ -23,7 +23,7 @@ from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
 from airflow_hive_acid.metastore.names.objects import shorten
-from airflow_hive_acid.metastore.names.partition_values import stored_char
+from airflow_hive_acid.metastore.names.partition_values import is_char, stored_char
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Column
@@ -35,6 +35,8 @@ Value: TypeAlias = str | int | float | bool | decimal.Decimal | datetime.date
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 MAX_VALUES = 10_000
 MAX_DEPTH = 50
+MAX_PARTS = 500
+"""Comparisons of one condition; SQLite takes a thousand terms in all."""
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FLOATS = frozenset({"float", "double"})
 _DECIMAL = sa.Numeric(65, 27)
@@ -109,7 +111,13 @@ def columns_of(table: Table, condition: Condition) -> list[int]:
 
     :raises InvalidArgumentsError: when it names a column that is no partition column, or is nested too deeply.
     """
-    return sorted({_position(table, name) for name in _names(condition, 0)})
+    names = list(_names(condition, 0))
+    if len(names) > MAX_PARTS:
+        raise InvalidArgumentsError(
+            f"a condition of {len(names):,} comparisons on partitions of {table.qualified_name}; at most {MAX_PARTS}: "
+            f"say IN, which takes {MAX_VALUES:,} values, or ask in several calls"
+        )
+    return sorted({_position(table, name) for name in names})
 
 
 def to_sql(table: Table, condition: Condition, stored: Mapping[int, Any]) -> sa.ColumnElement[bool]:
@@ -136,7 +144,7 @@ def to_sql(table: Table, condition: Condition, stored: Mapping[int, Any]) -> sa.
                 raise InvalidArgumentsError(
                     f"IN of {len(values)} values of {column.name}; at most {MAX_VALUES}: ask in several calls"
                 )
-            plain = is_text(column)
+            plain = is_text(column) and not is_char(column.type)
             left = text if plain else _comparable(column, text)
             wanted = [value_text(column, v) if plain else _literal(column, v) for v in values]
             some = (left.in_(part) for part in chunks(wanted))
@@ -155,7 +163,7 @@ def _compare(column: Column, text: Any, operator: str, value: Value) -> sa.Colum
             f"{shorten(repr(operator))} is no comparison of {column.name}; use one of {' '.join(OPERATORS)}"
         )
     left, right = _comparable(column, text), _literal(column, value)
-    if operator == "=" and is_text(column):
+    if operator == "=" and is_text(column) and not is_char(column.type):
         # Without anything around it, so that the planner can use what it knows of the column.
         return and_(text != DEFAULT_PARTITION, _same(text, value_text(column, value)))
     result: sa.ColumnElement[bool] = left.op("!=" if operator == "<>" else operator, is_comparison=True)(right)
@@ -169,13 +177,16 @@ def _same(text: Any, value: str) -> sa.ColumnElement[bool]:
 
 def _comparable(column: Column, text: Any) -> sa.ColumnElement[Any]:
     """The stored text as the column's type; CASE keeps NULL's name from being cast."""
+    if is_char(column.type):
+        return bytewise(sa.func.rtrim(text))  # with the blanks of a Hive, or of an earlier version of this package
     if is_text(column):
         return bytewise(text)
     return case((text == DEFAULT_PARTITION, sa.null()), else_=_number_of(column, text))
 
 
 def _literal(column: Column, value: Value) -> sa.ColumnElement[Any]:
-    text = sa.literal(value_text(column, value), sa.String)
+    given = value_text(column, value)
+    text = sa.literal(given.rstrip(" ") if is_char(column.type) else given, sa.String)
     return bytewise(text) if is_text(column) else _number_of(column, text)
 
 
