@@ -24,8 +24,8 @@ _ARGUMENTS = Arg(  # type: ignore[no-untyped-call]
     nargs=argparse.REMAINDER,
     metavar="COMMAND …",
     help="sql, tables, describe, explain, ingest, changes, history, settings, doctor, demo, schema, show, maintenance, "
-    "lease, replication, pin, cleaning, compaction or stream, with its options; 'airflow hive-acid sql --help' says "
-    "more",
+    "lease, replication, pin, cleaning, compaction, stream or spark, with its options; 'airflow hive-acid sql --help' "
+    "says more",
 )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli.commands import changes, history, lease, lookups, pin, replication, settings, show
+from airflow_hive_acid.cli.commands import changes, history, lease, lookups, pin, replication, settings, show, spark
 from airflow_hive_acid.cli.commands.statements import demo, explain, ingest, sql, stream
 from airflow_hive_acid.cli.commands.upkeep import cleaning, compaction, compaction_cancel, doctor, maintenance, schema
 from airflow_hive_acid.cli.output import say
@@ -58,6 +58,7 @@ app.add_typer(pin.app, name="pin")
 app.add_typer(cleaning.app, name="cleaning")
 app.add_typer(compaction.app, name="compaction")
 app.add_typer(stream.app, name="stream")
+app.add_typer(spark.app, name="spark")
 compaction.app.command()(compaction_cancel.cancel)
 show.app.command("databases")(lookups.databases)
 show.app.command("partitions")(lookups.partitions)

@@ -119,6 +119,28 @@ def test_demo_starts_with_nothing_and_leaves_nothing(home, tmp_path, monkeypatch
     assert list(tmp_path.glob("hive-acid-demo-*")) == []
 
 
+@pytest.mark.spark
+@pytest.mark.story("an archive of Spark's classes")
+def test_a_local_spark_takes_its_classes_from_the_archive(home, tmp_path, monkeypatch):
+    """Also beside Java options of the user's own; what it answers is the same without."""
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)  # the tests have an archive of their own there
+    loaded = tmp_path / "loaded"
+    log = f"spark.driver.extraJavaOptions=-Xlog:class+load:file={loaded}"
+
+    def classes_of_the_archive():
+        done = call("--spark-conf", log, "sql", "--format", "csv", "-e", "SELECT 1 + 1 AS n")
+        assert (done.returncode, done.stdout) == (0, "n\n2\n"), done.stderr
+        lines = loaded.read_text().splitlines()
+        return sum("shared objects file (top)" in line for line in lines if "org.apache.spark" in line)
+
+    assert classes_of_the_archive() == 0
+    made = call("spark", "archive")
+    assert made.returncode == 0, made.stderr
+    assert classes_of_the_archive() > 1_000
+    assert call("spark", "archive", "--remove").returncode == 0
+    assert classes_of_the_archive() == 0
+
+
 def test_demo_takes_no_directory_with_files_in_it(home, tmp_path):
     (tmp_path / "mine").touch()
     done = call("demo", "--directory", str(tmp_path))

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid import resources
+from airflow_hive_acid.engine.applications.class_archive import archive_options
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.maintenance.worker.jobs import DRIVER_MEMORY, EXECUTOR_MEMORY
 from airflow_hive_acid.spark.conf import ACCELERATOR_KEY, JAVA_OPTIONS, SMALL_JVM
@@ -58,13 +59,15 @@ def configuration(
     :param spark: what will be started; None when that cannot be told.
     """
     settings = dict(ALWAYS)
+    # The class path of other drivers has the cluster's own configuration in it: no archive would fit.
+    always = " ".join(filter(None, [JAVA_OPTIONS, archive_options(spark) if is_local(master) else ""]))
     if deploy_mode == "client":
         # Stronger than PYSPARK_DRIVER_PYTHON, as is a spark.pyspark.python in the site's spark-defaults.conf, which
         # names the Python of the executors and may have neither pyspark nor us.
         settings[_DRIVER_PYTHON] = sys.executable
     if is_local(master):
         settings |= {
-            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {SMALL_JVM}",
+            "spark.driver.extraJavaOptions": f"{always} {SMALL_JVM}",
             "spark.driver.memory": "2g",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(local_cores(master)),
@@ -72,9 +75,10 @@ def configuration(
             "spark.sql.warehouse.dir": f"{scratch}/spark-warehouse",
             _PYTHON: sys.executable,
         }
+    stay = {"spark.driver.extraJavaOptions": always, "spark.executor.extraJavaOptions": JAVA_OPTIONS}
     for key, value in conf.items():
         # The time zone stays; our tuning goes, because two garbage collectors would stop the JVM from starting.
-        settings[key] = f"{ALWAYS[key]} {value}" if key.endswith(".extraJavaOptions") and key in ALWAYS else value
+        settings[key] = f"{stay[key]} {value}" if key in stay else value
     if accelerator.lower() == "off":
         settings.setdefault(ACCELERATOR_KEY, "off")
     jar = accelerator_jar(accelerator, spark)
