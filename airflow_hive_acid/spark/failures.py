@@ -42,9 +42,8 @@ _FRAME = re.compile(r"\s+at \S+\(.*\)|\s*\.\.\. \d+ more|\s*Driver stacktrace:")
 _LONGEST = 2000
 _TOO_LARGE = ("java.lang.StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 _TOO_LARGE_FOR_SPARK = (
-    "the statement is too large for Spark, which goes down a Java stack for each AND, OR and UNION: write many values as "
-    "IN (…) or as a table that is joined, and many branches as several statements, or give Spark a larger stack "
-    "(spark.driver.extraJavaOptions: -Xss16m)"
+    "the statement is too large for Spark, which goes down a Java stack for each AND, OR and UNION: write many values "
+    "as IN (…), NOT IN (…) or a table that is joined, and many branches as several INSERTs; a thousand ANDs are read"
 )
 
 
