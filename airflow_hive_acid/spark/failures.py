@@ -40,6 +40,11 @@ _OURS = re.compile(rf"(?:, )?`{schema.INTERNAL_PREFIX}\w+`")
 _NOT_THE_CAUSE = ("FAILED_READ_FILE", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
 _FRAME = re.compile(r"\s+at \S+\(.*\)|\s*\.\.\. \d+ more|\s*Driver stacktrace:")
 _LONGEST = 2000
+_TOO_LARGE = ("java.lang.StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
+_TOO_LARGE_FOR_SPARK = (
+    "the statement is too large for Spark, which goes down a Java stack for each AND, OR and UNION: write many values "
+    "as IN (…), NOT IN (…) or a table that is joined, and many branches as several INSERTs; a thousand ANDs are read"
+)
 
 
 def fail(error: type[HiveAcidError], message: str, *values: str) -> str:
@@ -63,6 +68,8 @@ def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) 
     """
     if isinstance(failure, HiveAcidError):
         return failure
+    if any(sign in str(failure) for sign in _TOO_LARGE):
+        return InvalidArgumentsError(_TOO_LARGE_FOR_SPARK)
     if isinstance(failure, ParseException):
         return SqlSyntaxError(str(failure).strip()[:_LONGEST])
     if isinstance(failure, AnalysisException):

@@ -235,7 +235,7 @@ class PartitionStatements:
         key = table_name(name)
         table = self._catalog.get_table(name)
         alteration.require_table(table)
-        names = list(dict.fromkeys(table.partition_name(spec) for spec in partitions))
+        names = self._changes.database.read(lambda connection: names_there(connection, table, partitions))
         places = {part: place_of_partition(table, part, location) for part, location in locations.items()}
         there = self._catalog.find_partitions(name, names)
         if there and not if_not_exists:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import AlreadyExistsError, HiveAcidError
 from airflow_hive_acid.metastore.database import LockType, Operation
 from airflow_hive_acid.metastore.leases import LeaseObject
 from airflow_hive_acid.metastore.locks import LockComponent
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
@@ -205,3 +207,19 @@ def test_some_of_the_columns_mean_partitions_in_either_spelling(real_engine: Eng
     assert rows(engine, "SHOW PARTITIONS p PARTITION (c = 'y')") == [["c=y/d=1"], ["c=y/d=2"]]
     engine.run("TRUNCATE TABLE p PARTITION (c = 'y'); ALTER TABLE p DROP PARTITION (c = 'y')", database="c")
     assert [p.name for p in client.catalog.list_partitions("c.p")] == ["c=x/d=1"]
+
+
+def test_an_old_partition_is_not_added_again_and_is_exported_and_imported(
+    real_engine: Engine, client: MetastoreClient, tmp_path: Path
+) -> None:
+    engine = real_engine
+    old_partition(engine, client)
+    before = names_of(client)
+    engine.run("ALTER TABLE t ADD IF NOT EXISTS PARTITION (c = 'xy') PARTITION (c = 'ab ')", database="c")
+    with pytest.raises(AlreadyExistsError, match="has a partition c=xy already"):
+        engine.run("ALTER TABLE t ADD PARTITION (c = 'xy  ')", database="c")
+    assert names_of(client) == before
+    engine.run(f"EXPORT TABLE t PARTITION (c = 'xy ') TO '{tmp_path}/dump'", database="c")
+    engine.run(f"IMPORT TABLE copy PARTITION (c = 'xy   ') FROM '{tmp_path}/dump'", database="c")
+    assert [p.name for p in client.catalog.list_partitions("c.copy")] == [OLD]
+    assert rows(engine, "SELECT * FROM copy") == [[2, "xy   "]]
