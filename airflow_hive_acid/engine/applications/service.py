@@ -118,7 +118,7 @@ def serving(launcher: ServiceLauncher, uri: str, settings: ServiceSettings) -> I
     filesystem = open_filesystem(uri)
     with _name(filesystem, uri):
         for entry in filesystem.list_files(uri):
-            if entry.is_directory:  # of services that have ended
+            if entry.is_dir:  # of services that have ended
                 filesystem.delete(f"{uri}/{entry.name}", inside=uri)
         incarnation = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:12]}"
         make_spool(f"{uri}/{incarnation}", private=True)
@@ -201,7 +201,7 @@ def find_services(spool: str | None) -> list[FoundService]:
     above = services_directory(spool)
     filesystem = open_filesystem(above)
     try:
-        names = [entry.name for entry in filesystem.list_files(above) if entry.is_directory]
+        names = [entry.name for entry in filesystem.list_files(above) if entry.is_dir]
     except FileNotFoundError:
         return []
     found = [(name, f"{above}/{name}") for name in names]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_hive_acid.format.jobs import JobSpec
+    from airflow_hive_acid.spark.hadoop import Entry
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class Service:
     def _look(self) -> bool:
         """Whether anything is new."""
         new = False
-        for entry in self._fs.entries(self._uri) or []:
+        for entry in self._entries():
             if entry.name.startswith(SESSION) and entry.name not in self._known:
                 self._known.add(entry.name)
                 self._take(entry.name)
@@ -143,6 +144,13 @@ class Service:
         for session in list(self._sessions.values()):
             self._watch(session)
         return new
+
+    def _entries(self) -> list[Entry]:
+        try:
+            return self._fs.entries(self._fs.qualify(self._uri)) or []
+        except Exception as problem:  # noqa: BLE001 - storage that does not answer now may answer later
+            log.warning("new callers cannot be looked for: %s", problem)
+            return []
 
     def _take(self, name: str) -> None:
         uri = f"{self._uri}/{name}"
