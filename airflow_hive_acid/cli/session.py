@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
     from airflow_hive_acid.engine.applications.launcher import JobLauncher
     from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.filesystem import Filesystem

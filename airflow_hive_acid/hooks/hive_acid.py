@@ -154,7 +154,7 @@ class HiveAcidHook(BaseHook):
             passed_on=names_of(self.settings.string("hive.acid.job.environment")),
         )
 
-    def _launcher_or_service(self) -> JobLauncher:
+    def job_launcher(self) -> JobLauncher:
         """What an engine starts Spark with: a service, where one is named."""
         from airflow_hive_acid.engine.applications.service import WithService
 
@@ -180,7 +180,7 @@ class HiveAcidHook(BaseHook):
 
         return Engine(
             self.get_conn(),
-            self._launcher_or_service(),
+            self.job_launcher(),
             self.warehouse,
             on_event=told,
             agent_info=agent_info,

@@ -11,8 +11,8 @@ import typer
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.engine.applications.class_archive import archive_path, forget_class_archive, make_class_archive
 from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
-from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.engine.applications.service import ServiceSettings, service_directory, serving
+from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 
 if TYPE_CHECKING:

@@ -172,15 +172,22 @@ def _require_private(path: str) -> None:
         raise ConfigurationError(f"{path} belongs to another user, who could read what is handed to a service")
     if stat.S_IMODE(about.st_mode) & 0o077:
         raise ConfigurationError(
-            f"others have rights in {path}, and could read what is handed to a service; take them away (chmod go= {path})"
+            f"others have rights in {path} and could read what is handed to a service; take them away: chmod go= {path}"
         )
 
 
 def _state(filesystem: StreamingFilesystem, uri: str) -> ServiceState | None:
-    try:
-        return ServiceState.of(filesystem.read_text(f"{uri}/{STATE}"))
-    except (FileNotFoundError, ValueError):
-        return None
+    """What a service says of itself; None where there is none. Some storage has no state for a moment at each beat."""
+    for pause in (0.02, 0.05, 0.1, None):
+        try:
+            return ServiceState.of(filesystem.read_text(f"{uri}/{STATE}"))
+        except FileNotFoundError:
+            if pause is None or not filesystem.exists(uri):
+                return None
+            time.sleep(pause)
+        except ValueError:
+            return None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +364,7 @@ class WithService:
         self, own: JobLauncher, service: str, spool: str | None, say: Callable[[str], None] = log.warning
     ) -> None:
         self._own = own
-        self._uri = service_directory(service, spool)
+        self.uri = service_directory(service, spool)
         self._service = service
         self._say = say
         self._said = False
@@ -387,17 +394,17 @@ class WithService:
 
     def _join(self) -> tuple[SpoolSession | None, str]:
         """A session of the service, else why there is none."""
-        filesystem = open_filesystem(self._uri)
-        path = filesystem.local_path(self._uri)
+        filesystem = open_filesystem(self.uri)
+        path = filesystem.local_path(self.uri)
         if path is not None and os.path.isdir(path):
             _require_private(path)
-        state = _state(filesystem, self._uri)
+        state = _state(filesystem, self.uri)
         if state is None:
-            return None, f"there is none in {self._uri}"
+            return None, f"there is none in {self.uri}"
         problem = unfit(state) or _gone(state)
         if problem is not None:
             return None, problem
-        session = f"{self._uri}/{state.incarnation}/{SESSION}{uuid.uuid4()}"
+        session = f"{self.uri}/{state.incarnation}/{SESSION}{uuid.uuid4()}"
         if not filesystem.exists(session.rpartition("/")[0]):
             return None, "it is ending"
         make_spool(session, private=path is not None)
@@ -410,7 +417,7 @@ class WithService:
         if refusal is not None:
             self._forget(filesystem, session)
             return None, refusal
-        driver = ServiceDriver(filesystem, self._uri, session, state)
+        driver = ServiceDriver(filesystem, self.uri, session, state)
         return SpoolSession(filesystem, session, driver, start_seconds=ANSWER_SECONDS), ""
 
     @staticmethod

@@ -171,8 +171,9 @@ class Service:
             text = self._fs.read_text(f"{session.uri}/{ALIVE}")
             if text != session.sign:
                 session.sign, session.heard = text, self._clock()
+            gone = text is None and not self._fs.is_directory(session.uri)  # it has left without waiting for us
             silent = self._clock() - session.heard > self._idle_seconds
-            if not silent and not self._fs.exists(f"{session.uri}/{CANCEL}"):
+            if not gone and not silent and not self._fs.exists(f"{session.uri}/{CANCEL}"):
                 return
             session.cancelled.set()
         # Again and again: between two jobs of a step there is nothing to cancel.
