@@ -131,7 +131,9 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
             "hadoop.security.authentication": "kerberos",
             "hadoop.security.authorization": "true",
             "hadoop.rpc.protection": "privacy",
-            "hadoop.user.group.static.mapping.overrides": "hdfs=hadoop;yarn=hadoop;airflow=users;HTTP=hadoop",
+            "hadoop.user.group.static.mapping.overrides": "hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop",
+            "hadoop.proxyuser.airflow.hosts": "*",
+            "hadoop.proxyuser.airflow.users": "owner",
             "hadoop.tmp.dir": "/mnt/state/tmp",
             "hadoop.http.authentication.signature.secret.file": "/mnt/run/http.secret",
             "hadoop.http.authentication.type": "kerberos",
@@ -225,12 +227,14 @@ class _Hidden:
         seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run": self.folder}
         seen |= {"realm": self.realm.folder, "state": self.state}
         binds = [f"mkdir /mnt/{name} && mount --bind '{path}' /mnt/{name}" for name, path in seen.items()]
-        hidden = {str(CHECKOUT), sys.prefix, str(Path.home()), "/tmp"}  # noqa: S108 - it is hidden
+        hidden = _outermost(CHECKOUT, Path(sys.prefix), Path.home(), Path("/tmp"))  # noqa: S108 - it is hidden
         script = [
             "set -e",
             "mount -t tmpfs tmpfs /mnt",
             *binds,
-            *(f"mount -t tmpfs tmpfs '{path}'" for path in sorted(hidden)),
+            # The nodes of a cluster know their realm from here.
+            "touch /etc/krb5.conf && mount --bind /mnt/realm/krb5.conf /etc/krb5.conf",
+            *(f"mount -t tmpfs tmpfs '{path}'" for path in hidden),
             "mkdir -p /mnt/run/containers && cd /mnt/state",
             'exec "$@"',
         ]
@@ -239,10 +243,16 @@ class _Hidden:
         java += ["-Djava.security.krb5.conf=/mnt/realm/krb5.conf", "-Dlog4j2.level=INFO"]
         java += ["-cp", "/mnt/run/conf:/mnt/jars/*:/mnt/spark/*", main, *arguments]
         own = ["--map-root-user"] if os.getuid() else []
-        return ["unshare", "-m", *own, "bash", "-c", "\n".join(script), "cluster", *java]
+        return ["unshare", "-m", *own, "env", f"JAVA_HOME={home}", "bash", "-c", "\n".join(script), "cluster", *java]
 
     def run(self, main: str, *arguments: str) -> None:
         _run(self.command(main, *arguments), self.realm.environment)
+
+
+def _outermost(*paths: Path) -> list[Path]:
+    """What a link leads to counts, and what lies in another one of them goes with it."""
+    real = {path.resolve() for path in paths}
+    return sorted(path for path in real if not any(other in path.parents for other in real))
 
 
 @contextmanager
