@@ -134,9 +134,10 @@ class HiveAcidHook(BaseHook):
         """Every filesystem that tables lie on."""
         return AnyFilesystem()
 
-    def get_launcher(self) -> AirflowSparkLauncher:
+    def get_launcher(self, task: str | None = None) -> AirflowSparkLauncher:
         """What starts Spark applications.
 
+        :param task: whose they are, with the number of the try behind a ``#``; on a cluster they are found by it.
         :raises ConfigurationError: when the Spark connection does not exist; where Spark runs is never guessed.
         """
         spark_conn_id = self.spark_conn_id or self.connection.spark_conn_id
@@ -148,6 +149,7 @@ class HiveAcidHook(BaseHook):
             share=conf.getboolean(SECTION, "share_spark", fallback=False),
             accelerator=self.settings.string("hive.acid.spark.accelerator"),
             passed_on=names_of(self.settings.string("hive.acid.job.environment")),
+            task=task,
         )
 
     def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:
@@ -168,7 +170,7 @@ class HiveAcidHook(BaseHook):
 
         return Engine(
             self.get_conn(),
-            self.get_launcher(),
+            self.get_launcher(agent_info),
             self.warehouse,
             on_event=told,
             agent_info=agent_info,

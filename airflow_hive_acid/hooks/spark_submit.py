@@ -49,9 +49,18 @@ class TappedSparkSubmitHook(SparkSubmitHook):
         """The ``spark-submit`` that is started."""
         return str(self._connection["spark_binary"])
 
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """Principal and keytab file that spark-submit logs in with; None when it uses the ticket of its environment."""
+        principal, keytab = self._connection["principal"], self._connection["keytab"]
+        return (str(principal), str(keytab)) if principal and keytab else None
+
     def on_kill(self) -> None:
-        """Kill spark-submit; the driver's pod is ended by whoever named it."""
-        self._kubernetes_driver_pod = None
+        """Kill spark-submit; the driver's pod or YARN application is ended by whoever named it.
+
+        The hook would need the program ``yarn``, and without it fail before anything else was killed.
+        """
+        self._kubernetes_driver_pod = self._yarn_application_id = None
         super().on_kill()
 
     def _delete_driver_pod(self) -> None:

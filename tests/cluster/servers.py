@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 REALM = "HIVE-ACID.TEST"
 CHECKOUT = Path(__file__).resolve().parents[2]
 HEAP = "-Xmx320m"
+#: Where the nodes have a Spark of their own (``spark.yarn.jars``).
+NODES_SPARK = "local:/mnt/spark-on-nodes/*"
 START_SECONDS = 180
 _OPENS = (
     "java.base/java.lang",
@@ -131,7 +133,9 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
             "hadoop.security.authentication": "kerberos",
             "hadoop.security.authorization": "true",
             "hadoop.rpc.protection": "privacy",
-            "hadoop.user.group.static.mapping.overrides": "hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop",
+            "hadoop.user.group.static.mapping.overrides": (
+                "hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop"
+            ),
             "hadoop.proxyuser.airflow.hosts": "*",
             "hadoop.proxyuser.airflow.users": "owner",
             "hadoop.tmp.dir": "/mnt/state/tmp",
@@ -184,7 +188,6 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
             "yarn.nodemanager.disk-health-checker.enable": "false",
             "yarn.nodemanager.delete.debug-delay-sec": "600",
             "yarn.scheduler.minimum-allocation-mb": "128",
-            "yarn.am.liveness-monitor.expiry-interval-ms": "60000",
             "yarn.resourcemanager.scheduler.class": (
                 "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler"
             ),
@@ -224,7 +227,7 @@ class _Hidden:
             for jar in SPARK_JARS.glob("*.jar"):
                 if jar.name.startswith(_SHARED):
                     shutil.copy(jar, shared)
-        seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run": self.folder}
+        seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run": self.folder, "spark-on-nodes": SPARK_JARS}
         seen |= {"realm": self.realm.folder, "state": self.state}
         binds = [f"mkdir /mnt/{name} && mount --bind '{path}' /mnt/{name}" for name, path in seen.items()]
         hidden = _outermost(CHECKOUT, Path(sys.prefix), Path.home(), Path("/tmp"))  # noqa: S108 - it is hidden
