@@ -21,6 +21,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
+from airflow_hive_acid.hooks.lives import deployment_id
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database import TxnState, safe_url
@@ -170,7 +171,8 @@ class HiveAcidHook(BaseHook):
 
         return Engine(
             self.get_conn(),
-            self.get_launcher(agent_info),
+            # Another Airflow may have a task of the same names on the same cluster.
+            self.get_launcher(f"{deployment_id()} {self.get_uri()} {agent_info}"),
             self.warehouse,
             on_event=told,
             agent_info=agent_info,

@@ -386,7 +386,7 @@ class HookDriver:
         self._thread.join(_STOP_SECONDS)
         # Whatever spark-submit ended with but 0, it may have lost sight of a driver that goes on.
         if self._remote is not None and group is not None and code != 0:
-            self._remote.delete()
+            self._remote.delete(self._hook.submitted)
 
     def log_tail(self) -> str:
         """The last lines of its output; all of it is in the task's log."""

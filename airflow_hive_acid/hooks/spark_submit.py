@@ -26,13 +26,17 @@ _KINIT_SECONDS = 60
 
 
 class TappedSparkSubmitHook(SparkSubmitHook):
-    """The hook, with its last lines of output and its process group to be seen from outside."""
+    """The hook, with its last lines of output and its process group to be seen from outside.
+
+    :ivar submitted: the line that names a YARN application, empty until it comes.
+    """
 
     def __init__(self, load_defaults: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._load_defaults = load_defaults
         self.last_lines: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
         self.refusal: str | None = None
+        self.submitted = ""
         self.started = threading.Event()
 
     @property
@@ -119,6 +123,8 @@ class TappedSparkSubmitHook(SparkSubmitHook):
     def _tapped(self, lines: Iterable[Any]) -> Iterator[Any]:
         for line in lines:
             self.last_lines.append(str(line).rstrip())
+            if not self.submitted and "Submitted application" in str(line):
+                self.submitted = str(line).rstrip()
             # The usage that follows is longer than what is kept.
             self.refusal = self.refusal or old_spark_submit([str(line)])
             yield line

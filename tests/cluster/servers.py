@@ -252,6 +252,18 @@ class _Hidden:
         _run(self.command(main, *arguments), self.realm.environment)
 
 
+def nodes_python() -> str:
+    """A Python of this one's version that the nodes see, as Spark wants it on driver and executors.
+
+    :raises StorageError: when there is none.
+    """
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    path = shutil.which(name, path="/usr/bin:/usr/local/bin:/bin")
+    if path is None:
+        raise StorageError(f"the nodes need {name} outside of this environment, for example in /usr/bin")
+    return path
+
+
 def _outermost(*paths: Path) -> list[Path]:
     """What a link leads to counts, and what lies in another one of them goes with it."""
     real = {path.resolve() for path in paths}

@@ -19,8 +19,12 @@ class ClusterDriver(Protocol):
     def log_command(self) -> str:
         """Where its own log is: spark-submit says only how it fares."""
 
-    def delete(self) -> bool:
-        """End it now; fine if it has ended. Never raises; returns whether the cluster was told."""
+    def delete(self, said: str = "") -> bool:
+        """End it now; fine if it has ended. Never raises: whoever calls it is clearing up.
+
+        :param said: the output of spark-submit, as far as it is known.
+        :return: whether the cluster was told.
+        """
 
 
 def cluster_driver(

@@ -322,7 +322,7 @@ class SubprocessDriver:
         _running.discard(self)
         # Whatever spark-submit ended with but 0, it may have lost sight of a driver that goes on.
         if self._remote is not None and code != 0:
-            self._remote.delete()
+            self._remote.delete(self.log.read_text(encoding="utf-8", errors="replace"))
 
     def log_tail(self) -> str:
         """The last lines of the log that say something, and where the rest is."""

@@ -27,6 +27,7 @@ _PRINCIPAL, _KEYTAB = "spark.kerberos.principal", "spark.kerberos.keytab"
 _CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 _UNENDED = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _ID = re.compile(r"^\s*(application_\d+_\d+)\b", re.MULTILINE)
+_SUBMITTED = re.compile(r"(?:Submitted application|Application report for) (application_\d+_\d+)\b")
 _TRY = re.compile(r"(.+)#(\d{1,4})")
 #: So many tries of a task are looked for; what is older left by itself long ago.
 _TRIES = 20
@@ -89,14 +90,15 @@ class YarnApplication:
             f"'yarn application -list -appStates ALL -appTags {','.join(self.tags)}' names"
         )
 
-    def delete(self) -> bool:
+    def delete(self, said: str = "") -> bool:
         """End it now; fine if it has ended. Never raises: whoever calls it is clearing up.
 
+        :param said: the output of spark-submit; the id that it names spares the search for the tag.
         :return: whether YARN was told, or said that there is nothing to end.
         """
+        submitted = _SUBMITTED.search(said)
         try:
-            said = self._ask("-list", "-appStates", _UNENDED, "-appTags", ",".join(self.tags))
-            found = sorted(set(_ID.findall(said)))
+            found = [submitted[1]] if submitted else self._find()
             if found:
                 self._ask("-kill", *found)
         except (OSError, subprocess.SubprocessError) as error:
@@ -108,7 +110,7 @@ class YarnApplication:
                 ",".join(self.tags),
             )
             return False
-        log.info("YARN applications of this task that had not ended, and were ended: %s", ", ".join(found) or "none")
+        log.info("YARN was told to end: %s", ", ".join(found) or "nothing, because no such application runs")
         return True
 
     def delete_in_background(self) -> threading.Thread:
@@ -116,6 +118,9 @@ class YarnApplication:
         thread = threading.Thread(target=self.delete, name="hive-acid-yarn-kill", daemon=True)
         thread.start()
         return thread
+
+    def _find(self) -> list[str]:
+        return sorted(set(_ID.findall(self._ask("-list", "-appStates", _UNENDED, "-appTags", ",".join(self.tags)))))
 
     def _ask(self, *arguments: str) -> str:
         """What YARN's command line client says.
