@@ -9,21 +9,31 @@ import pytest
 
 from airflow_hive_acid.filesystem.webhdfs import CarefulWebHDFS
 
-from .servers import Cluster, cluster, realm
+from .servers import Cluster, Realm, cluster, realm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def kerberos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+    """The realm of all clusters."""
+    with realm(tmp_path_factory.mktemp("realm")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def hdfs_and_yarn(kerberos: Realm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The running cluster."""
+    with cluster(tmp_path_factory.mktemp("cluster"), kerberos) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def secured(kerberos: Realm, hdfs_and_yarn: Cluster) -> Iterator[Cluster]:
     """The cluster, on which ``/user/airflow`` is the user airflow's."""
-    folder = tmp_path_factory.mktemp("realm")
-    with (
-        realm(folder) as kerberos,
-        cluster(tmp_path_factory.mktemp("cluster"), kerberos) as made,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    folder, made = kerberos.folder, hdfs_and_yarn
+    with pytest.MonkeyPatch.context() as patch:
         kerberos.keytab("airflow")
         gateway = {"kerberos": True, "namenodes": {made.authority: made.web}}
         patch.setitem(fsspec.config.conf, "webhdfs", gateway)

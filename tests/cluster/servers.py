@@ -54,8 +54,10 @@ class Realm:
         return self.folder / "krb5.conf"
 
     def keytab(self, *principals: str) -> Path:
-        """A keytab of new principals."""
+        """A keytab of principals; they are new where it is."""
         path = self.folder / f"{principals[0].partition('/')[0]}.keytab"
+        if path.exists():
+            return path
         for principal in principals:
             self._admin(f"addprinc -randkey {principal}@{REALM}")
             self._admin(f"ktadd -k {path} {principal}@{REALM}")
@@ -126,49 +128,10 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
     state.mkdir()
     (folder / "http.secret").write_text(secrets.token_hex(32))
     at = {name: f"localhost:{port}" for name, port in ports.items()}
-    _site(
-        conf / "core-site.xml",
-        {
-            "fs.defaultFS": f"hdfs://{at['namenode']}",
-            "hadoop.security.authentication": "kerberos",
-            "hadoop.security.authorization": "true",
-            "hadoop.rpc.protection": "privacy",
-            "hadoop.user.group.static.mapping.overrides": (
-                "hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop"
-            ),
-            "hadoop.proxyuser.airflow.hosts": "*",
-            "hadoop.proxyuser.airflow.users": "owner",
-            "hadoop.tmp.dir": "/mnt/state/tmp",
-            "hadoop.http.authentication.signature.secret.file": "/mnt/run/http.secret",
-            "hadoop.http.authentication.type": "kerberos",
-            "hadoop.http.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
-            "hadoop.http.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
-        },
-    )
-    _site(
-        conf / "hdfs-site.xml",
-        {
-            "dfs.replication": "1",
-            "dfs.permissions.superusergroup": "hadoop",
-            "dfs.block.access.token.enable": "true",
-            "dfs.data.transfer.protection": "privacy",
-            # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
-            "ignore.secure.ports.for.testing": "true",
-            "dfs.namenode.name.dir": "/mnt/state/name",
-            "dfs.datanode.data.dir": "/mnt/state/data",
-            "dfs.namenode.http-address": at["web"],
-            "dfs.datanode.address": at["data"],
-            "dfs.datanode.http.address": at["data_web"],
-            "dfs.datanode.ipc.address": at["data_ipc"],
-            "dfs.datanode.hostname": "localhost",
-            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-            **{f"dfs.{node}.kerberos.principal": f"hdfs/localhost@{REALM}" for node in ("namenode", "datanode")},
-            **{f"dfs.{node}.keytab.file": f"/mnt/realm/{service.name}" for node in ("namenode", "datanode")},
-            "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
-            "dfs.web.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
-        },
-    )
-    _site(
+    site(conf / "core-site.xml", {"fs.defaultFS": f"hdfs://{at['namenode']}", **core_settings(service)})
+    own = {"dfs.namenode.name.dir": "/mnt/state/name", "dfs.namenode.http-address": at["web"]}
+    site(conf / "hdfs-site.xml", {**hdfs_settings(service, at), **own})
+    site(
         conf / "yarn-site.xml",
         {
             "yarn.resourcemanager.address": at["rm"],
@@ -196,7 +159,7 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
         },
     )
     hdfs, yarn = "org.apache.hadoop.hdfs.server", "org.apache.hadoop.yarn.server"
-    start = _Hidden(folder, kerberos, conf, state)
+    start = Hidden(folder, kerberos, conf, state)
     start.run(f"{hdfs}.namenode.NameNode", "-format", "-nonInteractive")
     with ExitStack() as running:
         for name, main, port in (
@@ -210,8 +173,54 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
         yield Cluster(kerberos, at["namenode"], at["web"], conf, f"http://{at['rm_web']}")
 
 
+def core_settings(service: Path) -> dict[str, str]:
+    """``core-site.xml`` of a cluster to which Kerberos alone gives access.
+
+    :param service: keytab of its servers.
+    """
+    return {
+        "hadoop.security.authentication": "kerberos",
+        "hadoop.security.authorization": "true",
+        "hadoop.rpc.protection": "privacy",
+        "hadoop.user.group.static.mapping.overrides": ("hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop"),
+        "hadoop.proxyuser.airflow.hosts": "*",
+        "hadoop.proxyuser.airflow.users": "owner",
+        "hadoop.tmp.dir": "/mnt/state/tmp",
+        "hadoop.http.authentication.signature.secret.file": "/mnt/run/http.secret",
+        "hadoop.http.authentication.type": "kerberos",
+        "hadoop.http.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
+        "hadoop.http.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
+    }
+
+
+def hdfs_settings(service: Path, at: Mapping[str, str]) -> dict[str, str]:
+    """``hdfs-site.xml``, without what is a name node's own.
+
+    :param service: keytab of its servers.
+    :param at: addresses of the data node.
+    """
+    return {
+        "dfs.replication": "1",
+        "dfs.permissions.superusergroup": "hadoop",
+        "dfs.block.access.token.enable": "true",
+        "dfs.data.transfer.protection": "privacy",
+        # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
+        "ignore.secure.ports.for.testing": "true",
+        "dfs.datanode.data.dir": "/mnt/state/data",
+        "dfs.datanode.address": at["data"],
+        "dfs.datanode.http.address": at["data_web"],
+        "dfs.datanode.ipc.address": at["data_ipc"],
+        "dfs.datanode.hostname": "localhost",
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        **{f"dfs.{node}.kerberos.principal": f"hdfs/localhost@{REALM}" for node in ("namenode", "datanode")},
+        **{f"dfs.{node}.keytab.file": f"/mnt/realm/{service.name}" for node in ("namenode", "datanode")},
+        "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
+        "dfs.web.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
+    }
+
+
 @dataclass(frozen=True)
-class _Hidden:
+class Hidden:
     """Starts Hadoop's programs where this checkout, this Python and ``/tmp`` cannot be seen."""
 
     folder: Path
@@ -248,8 +257,15 @@ class _Hidden:
         own = ["--map-root-user"] if os.getuid() else []
         return ["unshare", "-m", *own, "env", f"JAVA_HOME={home}", "bash", "-c", "\n".join(script), "cluster", *java]
 
-    def run(self, main: str, *arguments: str) -> None:
-        _run(self.command(main, *arguments), self.realm.environment)
+    def run(
+        self, main: str, *arguments: str, environment: Mapping[str, str] | None = None, answer: str | None = None
+    ) -> None:
+        """Run a program to its end.
+
+        :param environment: more variables.
+        :param answer: what it reads.
+        """
+        _run(self.command(main, *arguments), {**self.realm.environment, **(environment or {})}, answer)
 
 
 def nodes_python() -> str:
@@ -271,7 +287,9 @@ def _outermost(*paths: Path) -> list[Path]:
 
 
 @contextmanager
-def server(command: list[str], log: Path, environment: Mapping[str, str], port: int) -> Iterator[None]:
+def server(
+    command: list[str], log: Path, environment: Mapping[str, str], port: int
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own that listens on a port; its group is killed at the end."""
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -287,7 +305,7 @@ def server(command: list[str], log: Path, environment: Mapping[str, str], port: 
         _wait(lambda: process.poll() is not None or _listens(port), f"{command[0]} … listens", log)
         if process.poll() is not None:
             raise StorageError(f"{log.stem} does not start; the end of its log:\n{log.read_text()[-4000:]}")
-        yield
+        yield process
     finally:
         os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
         process.wait()
@@ -314,14 +332,20 @@ def _program(name: str) -> str:
     return path
 
 
-def _run(command: list[str], environment: Mapping[str, str]) -> None:
+def _run(command: list[str], environment: Mapping[str, str], answer: str | None = None) -> None:
     done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=START_SECONDS
+        command,
+        env={**os.environ, **environment},
+        input=answer or "",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_SECONDS,
     )
     if done.returncode:
         raise StorageError(f"{command[0]} … failed:\n{(done.stdout + done.stderr)[-4000:]}")
 
 
-def _site(path: Path, settings: Mapping[str, str]) -> None:
+def site(path: Path, settings: Mapping[str, str]) -> None:
     lines = [f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]
     path.write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")
