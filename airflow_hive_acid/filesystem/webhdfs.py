@@ -12,6 +12,7 @@ of a rename the names tell.
 
 from __future__ import annotations
 
+import importlib
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -97,6 +98,19 @@ def _is_not_active(answer: requests.Response) -> bool:
         return answer.json()["RemoteException"]["exception"] in _NOT_ACTIVE
     except (ValueError, KeyError, TypeError):
         return False
+
+
+def _login() -> str:
+    """What is the matter with this process's ticket, in a few words."""
+    try:
+        gssapi = importlib.import_module("gssapi")  # what requests-kerberos logs in with, where it is not Windows
+    except ImportError:
+        return "nothing more is known"
+    try:
+        left = gssapi.Credentials(usage="initiate").lifetime
+    except gssapi.exceptions.GSSError as error:
+        return " ".join(str(error).split())
+    return f"its ticket is valid for {left} s, so the realm, the clock or the name node's principal may be wrong"
 
 
 def _checked(answer: requests.Response) -> requests.Response:
@@ -186,6 +200,13 @@ class CarefulWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec has no types
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super()._call(*args, **kwargs)
+        except requests.HTTPError as error:
+            if self.kerb and error.response is not None and error.response.status_code == requests.codes.unauthorized:
+                raise OSError(
+                    f"Kerberos login refused: {_login()[:150]}; kinit again, or have it renewed by KRB5_CLIENT_KTNAME "
+                    "(a keytab) with a KRB5CCNAME of its own"
+                ) from error
+            raise
         except PermissionError as error:
             # What goes on behind a file in the place of a directory HDFS takes for a question of permissions.
             if _NOT_A_DIRECTORY in str(error):

@@ -34,7 +34,9 @@ def secured(kerberos: Realm, hdfs_and_yarn: Cluster) -> Iterator[Cluster]:
     """The cluster, on which ``/user/airflow`` is the user airflow's."""
     folder, made = kerberos.folder, hdfs_and_yarn
     with pytest.MonkeyPatch.context() as patch:
-        kerberos.keytab("airflow")
+        for user in ("airflow", "brief"):
+            kerberos.keytab(user)
+        kerberos.limit("brief", "20s")
         gateway = {"kerberos": True, "namenodes": {made.authority: made.web}}
         patch.setitem(fsspec.config.conf, "webhdfs", gateway)
         patch.setenv("KRB5_CONFIG", str(kerberos.conf))
@@ -42,8 +44,9 @@ def secured(kerberos: Realm, hdfs_and_yarn: Cluster) -> Iterator[Cluster]:
         kerberos.ticket(folder / "hdfs.keytab", "hdfs/localhost", folder / "admin.cache")
         host, _, port = made.web.partition(":")
         admin = CarefulWebHDFS(host=host, port=int(port), kerberos=True, skip_instance_cache=True)
-        admin.mkdir("/user/airflow")
-        admin.chown("/user/airflow", "airflow", "users")
+        for user in ("airflow", "brief"):
+            admin.mkdir(f"/user/{user}")
+            admin.chown(f"/user/{user}", user, "users")
         yield made
 
 

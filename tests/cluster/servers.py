@@ -32,6 +32,8 @@ HEAP = "-Xmx320m"
 #: Where the nodes have a Spark of their own (``spark.yarn.jars``).
 NODES_SPARK = "local:/mnt/spark-on-nodes/*"
 START_SECONDS = 180
+#: So long is a delegation token of HDFS valid.
+TOKEN_SECONDS = 75
 _OPENS = (
     "java.base/java.lang",
     "java.base/java.util",
@@ -62,6 +64,10 @@ class Realm:
             self._admin(f"addprinc -randkey {principal}@{REALM}")
             self._admin(f"ktadd -k {path} {principal}@{REALM}")
         return path
+
+    def limit(self, principal: str, lifetime: str) -> None:
+        """No ticket of a principal may be valid for longer."""
+        self._admin(f"modprinc -maxlife {lifetime} {principal}@{REALM}")
 
     def ticket(self, keytab: Path, principal: str, cache: Path, lifetime: str = "1d") -> None:
         """Log in: put a ticket into a cache.
@@ -203,6 +209,11 @@ def hdfs_settings(service: Path, at: Mapping[str, str]) -> dict[str, str]:
         "dfs.replication": "1",
         "dfs.permissions.superusergroup": "hadoop",
         "dfs.block.access.token.enable": "true",
+        # What runs longer has to log in again, and to hand new tokens to its executors.
+        **{
+            f"dfs.namenode.delegation.token.{what}": f"{TOKEN_SECONDS}000"
+            for what in ("renew-interval", "max-lifetime")
+        },
         "dfs.data.transfer.protection": "privacy",
         # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
         "ignore.secure.ports.for.testing": "true",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,8 @@ from airflow_hive_acid.errors import StorageUnavailableError
 from airflow_hive_acid.filesystem import AnyFilesystem, fence_staging
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .servers import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -38,3 +42,50 @@ def test_without_a_ticket_nothing_counts_as_absent(
     monkeypatch.setenv("KRB5CCNAME", str(secured.realm.folder / "none"))
     with pytest.raises(StorageUnavailableError):
         AnyFilesystem(skip_instance_cache=True).exists(f"{home}/absent")
+
+
+@pytest.mark.rule("R17")
+def test_a_ticket_that_has_expired_in_the_middle_is_an_error_with_the_remedy(
+    secured: Cluster, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name node keeps its cookie for ten hours; who has none, as after a failover, has to log in again."""
+    realm, files = secured.realm, AnyFilesystem(skip_instance_cache=True)
+    realm.ticket(realm.folder / "brief.keytab", "brief", tmp_path / "cache")
+    monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
+    assert files.exists(home) is True
+    _until_expired(tmp_path / "cache")
+    _forget_cookies(files, home)
+    with pytest.raises(StorageUnavailableError, match=r"(?s)login.*expired.*KRB5_CLIENT_KTNAME"):
+        files.exists(f"{home}/absent")
+
+
+def test_a_ticket_is_renewed_from_the_keytab_by_the_process_that_needs_it(
+    secured: Cluster, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    realm, files = secured.realm, AnyFilesystem(skip_instance_cache=True)
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{realm.folder / 'brief.keytab'}")
+    monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
+    mine = home.replace("/user/airflow", "/user/brief")
+    files.write_text(f"{mine}/a", "one")
+    first = _tickets(tmp_path / "cache")
+    deadline = time.monotonic() + 60
+    while _tickets(tmp_path / "cache") == first:
+        _forget_cookies(files, home)
+        assert files.read_text(f"{mine}/a") == "one"
+        assert time.monotonic() < deadline, "the ticket was not renewed"
+        time.sleep(0.5)
+
+
+def _tickets(cache: Path) -> str:
+    return subprocess.run(["klist", "-c", str(cache)], capture_output=True, text=True, check=True).stdout
+
+
+def _until_expired(cache: Path) -> None:
+    deadline = time.monotonic() + 60
+    while subprocess.run(["klist", "-s", "-c", str(cache)], check=False).returncode == 0:
+        assert time.monotonic() < deadline, "the ticket does not expire"
+        time.sleep(0.5)
+
+
+def _forget_cookies(files: AnyFilesystem, uri: str) -> None:
+    files.at(uri)._fs.session.cookies.clear()  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher
 from airflow_hive_acid.metastore import MetastoreClient
 from tests.storage.conftest import Life
 
-from .servers import NODES_SPARK, Cluster, nodes_python
+from .servers import NODES_SPARK, TOKEN_SECONDS, Cluster, nodes_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,9 @@ def launcher(
         extra = {"deploy-mode": deploy_mode, **login}
         fields = {"conn_type": "spark", "host": "yarn", "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_YARN", json.dumps(fields))
-        mine = {**conf, "spark.driver.host": "127.0.0.1"} if deploy_mode == "client" else conf
+        mine = conf
+        if deploy_mode == "client":
+            mine = {**conf, "spark.driver.host": "127.0.0.1", "spark.kerberos.renewal.credentials": "ccache"}
         spool = f"{home}/spool" if deploy_mode == "cluster" else None
         return AirflowSparkLauncher("spark_yarn", mine, spool=spool, task=task)
 
@@ -124,6 +126,23 @@ def test_a_table_lives_on_yarn(
     assert {left[key]["state"] for key in started} == {"FINISHED"}
     if deploy_mode == "cluster":
         assert AnyFilesystem().list_files(f"{home}/spool") == []
+
+
+@pytest.mark.parametrize("deploy_mode", ["cluster", "client"])
+def test_an_application_outlives_its_first_tickets_and_tokens(
+    deploy_mode: str, launcher: Callable[..., AirflowSparkLauncher], client: MetastoreClient, home: str
+) -> None:
+    """With the keytab (cluster) or the ticket cache (client), Spark fetches new ones and hands them to its executors."""
+    with Engine(client, launcher(deploy_mode), f"{home}/tokens-{deploy_mode}") as engine:
+        insert = "INSERT INTO w.t SELECT id FROM range(0, 100, 1, 2)"
+        engine.run(
+            "CREATE DATABASE w; CREATE TABLE w.t (id INT) STORED AS ORC TBLPROPERTIES ('transactional'='true'); "
+            + insert
+        )
+        over = time.monotonic() + TOKEN_SECONDS + 15
+        _until("the first tokens are over", lambda: time.monotonic() > over)
+        engine.run(insert)
+        assert engine.query("SELECT count(*), sum(id) FROM w.t").rows == [[200, 9900]]
 
 
 @pytest.mark.rule("R14")
