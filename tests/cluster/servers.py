@@ -65,6 +65,12 @@ class Realm:
             self._admin(f"ktadd -k {path} {principal}@{REALM}")
         return path
 
+    def tickets(self, cache: Path) -> str:
+        """What a cache holds that has not expired, as klist prints it; empty when that is nothing."""
+        valid = subprocess.run([_program("klist"), "-s", "-c", str(cache)], check=False).returncode == 0
+        command = [_program("klist"), "-c", str(cache)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout if valid else ""
+
     def limit(self, principal: str, lifetime: str) -> None:
         """No ticket of a principal may be valid for longer."""
         self._admin(f"modprinc -maxlife {lifetime} {principal}@{REALM}")
@@ -210,10 +216,8 @@ def hdfs_settings(service: Path, at: Mapping[str, str]) -> dict[str, str]:
         "dfs.permissions.superusergroup": "hadoop",
         "dfs.block.access.token.enable": "true",
         # What runs longer has to log in again, and to hand new tokens to its executors.
-        **{
-            f"dfs.namenode.delegation.token.{what}": f"{TOKEN_SECONDS}000"
-            for what in ("renew-interval", "max-lifetime")
-        },
+        "dfs.namenode.delegation.token.renew-interval": f"{TOKEN_SECONDS}000",
+        "dfs.namenode.delegation.token.max-lifetime": f"{TOKEN_SECONDS}000",
         "dfs.data.transfer.protection": "privacy",
         # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
         "ignore.secure.ports.for.testing": "true",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -53,9 +52,12 @@ def test_a_ticket_that_has_expired_in_the_middle_is_an_error_with_the_remedy(
     realm.ticket(realm.folder / "brief.keytab", "brief", tmp_path / "cache")
     monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
     assert files.exists(home) is True
-    _until_expired(tmp_path / "cache")
+    deadline = time.monotonic() + 60
+    while realm.tickets(tmp_path / "cache"):
+        assert time.monotonic() < deadline, "the ticket does not expire"
+        time.sleep(0.5)
     _forget_cookies(files, home)
-    with pytest.raises(StorageUnavailableError, match=r"(?s)login.*expired.*KRB5_CLIENT_KTNAME"):
+    with pytest.raises(StorageUnavailableError, match=r"login refused.*expired.*KRB5_CLIENT_KTNAME"):
         files.exists(f"{home}/absent")
 
 
@@ -67,23 +69,12 @@ def test_a_ticket_is_renewed_from_the_keytab_by_the_process_that_needs_it(
     monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
     mine = home.replace("/user/airflow", "/user/brief")
     files.write_text(f"{mine}/a", "one")
-    first = _tickets(tmp_path / "cache")
+    first = realm.tickets(tmp_path / "cache")
     deadline = time.monotonic() + 60
-    while _tickets(tmp_path / "cache") == first:
+    while realm.tickets(tmp_path / "cache") == first:
         _forget_cookies(files, home)
         assert files.read_text(f"{mine}/a") == "one"
         assert time.monotonic() < deadline, "the ticket was not renewed"
-        time.sleep(0.5)
-
-
-def _tickets(cache: Path) -> str:
-    return subprocess.run(["klist", "-c", str(cache)], capture_output=True, text=True, check=True).stdout
-
-
-def _until_expired(cache: Path) -> None:
-    deadline = time.monotonic() + 60
-    while subprocess.run(["klist", "-s", "-c", str(cache)], check=False).returncode == 0:
-        assert time.monotonic() < deadline, "the ticket does not expire"
         time.sleep(0.5)
 
 

@@ -132,7 +132,7 @@ def test_a_table_lives_on_yarn(
 def test_an_application_outlives_its_first_tickets_and_tokens(
     deploy_mode: str, launcher: Callable[..., AirflowSparkLauncher], client: MetastoreClient, home: str
 ) -> None:
-    """With the keytab (cluster) or the ticket cache (client), Spark fetches new ones and hands them to its executors."""
+    """With the keytab (cluster) or the ticket cache (client), Spark fetches new ones for its executors."""
     with Engine(client, launcher(deploy_mode), f"{home}/tokens-{deploy_mode}") as engine:
         insert = "INSERT INTO w.t SELECT id FROM range(0, 100, 1, 2)"
         engine.run(
