@@ -127,7 +127,7 @@ def test_a_failover_in_the_middle_of_publish_and_of_cleaning_and_of_replication_
         assert _rows(engine) == expected
         left = AnyFilesystem().list_files(client.catalog.get_table("w.t").location, recursive=True)
         kinds = {entry.name.partition("_")[0] for entry in left if entry.is_dir and not entry.name.startswith("p=")}
-        assert kinds == {"base"}, outcomes
+        assert kinds == {"base"}, [each.reason for each in outcomes]
         with MetastoreClient(f"sqlite:///{tmp_path / 'replica.db'}") as other:
             other.create_schema()
             other.catalog.set_warehouse(f"{HOME}/replica")
