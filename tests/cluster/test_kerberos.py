@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +10,6 @@ from airflow_hive_acid.errors import StorageUnavailableError
 from airflow_hive_acid.filesystem import AnyFilesystem, fence_staging
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .servers import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -41,42 +38,3 @@ def test_without_a_ticket_nothing_counts_as_absent(
     monkeypatch.setenv("KRB5CCNAME", str(secured.realm.folder / "none"))
     with pytest.raises(StorageUnavailableError):
         AnyFilesystem(skip_instance_cache=True).exists(f"{home}/absent")
-
-
-@pytest.mark.rule("R17")
-def test_a_ticket_that_has_expired_in_the_middle_is_an_error_with_the_remedy(
-    secured: Cluster, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A name node keeps its cookie for ten hours; who has none, as after a failover, has to log in again."""
-    realm, files = secured.realm, AnyFilesystem(skip_instance_cache=True)
-    realm.ticket(realm.folder / "brief.keytab", "brief", tmp_path / "cache")
-    monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
-    assert files.exists(home) is True
-    deadline = time.monotonic() + 60
-    while realm.tickets(tmp_path / "cache"):
-        assert time.monotonic() < deadline, "the ticket does not expire"
-        time.sleep(0.5)
-    _forget_cookies(files, home)
-    with pytest.raises(StorageUnavailableError, match=r"login refused.*expired.*KRB5_CLIENT_KTNAME"):
-        files.exists(f"{home}/absent")
-
-
-def test_a_ticket_is_renewed_from_the_keytab_by_the_process_that_needs_it(
-    secured: Cluster, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    realm, files = secured.realm, AnyFilesystem(skip_instance_cache=True)
-    monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{realm.folder / 'brief.keytab'}")
-    monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
-    mine = home.replace("/user/airflow", "/user/brief")
-    files.write_text(f"{mine}/a", "one")
-    first = realm.tickets(tmp_path / "cache")
-    deadline = time.monotonic() + 60
-    while realm.tickets(tmp_path / "cache") == first:
-        _forget_cookies(files, home)
-        assert files.read_text(f"{mine}/a") == "one"
-        assert time.monotonic() < deadline, "the ticket was not renewed"
-        time.sleep(0.5)
-
-
-def _forget_cookies(files: AnyFilesystem, uri: str) -> None:
-    files.at(uri)._fs.session.cookies.clear()  # type: ignore[attr-defined]

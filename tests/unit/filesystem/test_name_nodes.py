@@ -149,3 +149,13 @@ def test_a_single_name_node_is_not_waited_for(tmp_path: Path, monkeypatch: pytes
         node.answers_lost = 1
         with pytest.raises(requests.ConnectionError):
             files.at(T)._fs.mv("/a", "/b")  # type: ignore[attr-defined]
+
+
+def test_a_refused_kerberos_login_says_what_to_do(nodes: tuple[NameNode, NameNode]) -> None:
+    files = AnyFilesystem(skip_instance_cache=True)
+    files.at(T)._fs.kerb = True  # type: ignore[attr-defined]
+    with (
+        nodes[0].failing("no login"),
+        pytest.raises(StorageUnavailableError, match=r"login refused.*KRB5_CLIENT_KTNAME"),
+    ):
+        files.exists(f"{T}/a")
