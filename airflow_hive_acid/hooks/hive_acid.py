@@ -21,6 +21,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
+from airflow_hive_acid.hooks.lives import deployment_id
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database import TxnState, safe_url
@@ -134,9 +135,10 @@ class HiveAcidHook(BaseHook):
         """Every filesystem that tables lie on."""
         return AnyFilesystem()
 
-    def get_launcher(self) -> AirflowSparkLauncher:
+    def get_launcher(self, task: str | None = None) -> AirflowSparkLauncher:
         """What starts Spark applications.
 
+        :param task: whose they are, with the number of the try behind a ``#``; on a cluster they are found by it.
         :raises ConfigurationError: when the Spark connection does not exist; where Spark runs is never guessed.
         """
         spark_conn_id = self.spark_conn_id or self.connection.spark_conn_id
@@ -148,6 +150,7 @@ class HiveAcidHook(BaseHook):
             share=conf.getboolean(SECTION, "share_spark", fallback=False),
             accelerator=self.settings.string("hive.acid.spark.accelerator"),
             passed_on=names_of(self.settings.string("hive.acid.job.environment")),
+            task=task,
         )
 
     def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:
@@ -168,7 +171,8 @@ class HiveAcidHook(BaseHook):
 
         return Engine(
             self.get_conn(),
-            self.get_launcher(),
+            # Another Airflow may have a task of the same names on the same cluster.
+            self.get_launcher(f"{deployment_id()} {self.get_uri()} {agent_info}"),
             self.warehouse,
             on_event=told,
             agent_info=agent_info,
