@@ -111,7 +111,7 @@ histories: install mariadb
 test-object-store: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m storage tests/storage
 
-## make test-cluster   files on an HDFS under Kerberos, with a YARN beside it (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
+## make test-cluster   Spark on YARN, and HDFS, under Kerberos (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
 .PHONY: test-cluster kerberos
 test-cluster: install kerberos
 	@test -f build/kerberos/.installed || { $(BIN)/python -m pip --quiet install --upgrade --target build/kerberos --no-deps requests-kerberos pyspnego gssapi krb5 decorator && touch build/kerberos/.installed; }

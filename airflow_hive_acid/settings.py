@@ -146,7 +146,7 @@ class Settings:
 
 
 def read_hive_site(path: Path) -> dict[str, str]:
-    """The properties of a ``hive-site.xml``.
+    """The properties of a ``hive-site.xml``, or of another file of Hadoop's settings.
 
     :raises InvalidArgumentsError: when the file cannot be read or is no Hadoop configuration.
     """
@@ -155,10 +155,10 @@ def read_hive_site(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            raise InvalidArgumentsError(f"{path}: a document type or entity is not accepted in hive-site.xml")
+            raise InvalidArgumentsError(f"{path}: a document type or entity is not accepted in {path.name}")
         root = ElementTree.fromstring(text)  # noqa: S314 - documents that could expand entities are refused above
     except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
-        raise InvalidArgumentsError(f"hive-site.xml at {path} cannot be read: {error}") from error
+        raise InvalidArgumentsError(f"{path.name} at {path} cannot be read: {error}") from error
     if root.tag != "configuration":
         raise InvalidArgumentsError(f"{path} is no Hadoop configuration: its root element is <{root.tag}>")
     properties = {}

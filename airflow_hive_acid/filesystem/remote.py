@@ -14,6 +14,7 @@ so none of them is asked here: :mod:`airflow_hive_acid.filesystem.answers` asks,
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -22,6 +23,7 @@ import fsspec
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.filesystem.answers import DIRECTORY, FILE, Answers, Proof
+from airflow_hive_acid.filesystem.name_nodes import gateways
 from airflow_hive_acid.filesystem.protocol import FileInfo
 from airflow_hive_acid.filesystem.uris import FSSPEC_PROTOCOLS, OBJECT_STORES, scheme_of
 from airflow_hive_acid.format import paths
@@ -45,12 +47,13 @@ class FsspecFilesystem:
     def __init__(self, uri: str, options: Mapping[str, Any]) -> None:
         self._scheme = scheme_of(uri)
         self._authority = parse_location(uri).authority
-        self._gateway = _gateway(self._scheme, self._authority)
+        self._gateways = _gateways(self._scheme, self._authority)
+        self._gateway = self._gateways[0] if self._gateways else None
         protocol = FSSPEC_PROTOCOLS[self._scheme]
         self._is_object_store = protocol in OBJECT_STORES
         proof = Proof.LISTED_PARENT if protocol == "hdfs" and self._gateway is None else Proof.SAID
         try:
-            self._fs = _open(self._translate(uri), options)
+            self._fs = _open(self._translate(uri), self._gateways, options)
         except (ImportError, ValueError, OSError) as error:
             remedy = "install the package it names"
             if protocol == "hdfs":
@@ -270,20 +273,20 @@ class FsspecFilesystem:
         return str(self._fs._strip_protocol(self._translate(uri).rstrip("/")))
 
 
-def _open(url: str, options: Mapping[str, Any]) -> Any:
+def _open(url: str, gateways: Sequence[str], options: Mapping[str, Any]) -> Any:
     if not url.startswith("webhdfs:"):
         return fsspec.core.url_to_fs(url, use_listings_cache=False, **options)[0]
     from airflow_hive_acid.filesystem.webhdfs import CarefulWebHDFS
 
-    return CarefulWebHDFS(**{**CarefulWebHDFS._get_kwargs_from_urls(url), **options})
+    name_nodes = {"name_nodes": tuple(gateways)} if len(gateways) > 1 else {}
+    return CarefulWebHDFS(**{**CarefulWebHDFS._get_kwargs_from_urls(url), **name_nodes, **options})
 
 
-def _gateway(scheme: str, authority: str) -> str | None:
-    """Where WebHDFS serves an ``hdfs:`` authority, None when nothing is configured for it."""
+def _gateways(scheme: str, authority: str) -> tuple[str, ...]:
+    """Where WebHDFS serves an ``hdfs:`` authority, nowhere when nothing is configured for it."""
     if scheme != "hdfs":
-        return None
-    known = fsspec.config.conf.get("webhdfs", {}).get("namenodes", {})
-    return str(known[authority]) if authority in known else None
+        return ()
+    return gateways(authority, fsspec.config.conf.get("webhdfs", {}), os.environ)
 
 
 def _is_file(entries: Sequence[Mapping[str, Any]], where: str) -> bool:

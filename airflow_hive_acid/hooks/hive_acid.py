@@ -21,6 +21,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
+from airflow_hive_acid.hooks.lives import deployment_id
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database import TxnState, safe_url
@@ -138,9 +139,10 @@ class HiveAcidHook(BaseHook):
         """Every filesystem that tables lie on."""
         return AnyFilesystem()
 
-    def get_launcher(self) -> AirflowSparkLauncher:
+    def get_launcher(self, task: str | None = None) -> AirflowSparkLauncher:
         """What starts Spark applications.
 
+        :param task: whose they are, with the number of the try behind a ``#``; on a cluster they are found by it.
         :raises ConfigurationError: when the Spark connection does not exist; where Spark runs is never guessed.
         """
         spark_conn_id = self.spark_conn_id or self.connection.spark_conn_id
@@ -152,14 +154,18 @@ class HiveAcidHook(BaseHook):
             share=conf.getboolean(SECTION, "share_spark", fallback=False),
             accelerator=self.settings.string("hive.acid.spark.accelerator"),
             passed_on=names_of(self.settings.string("hive.acid.job.environment")),
+            task=task,
         )
 
-    def job_launcher(self) -> JobLauncher:
-        """What an engine starts Spark with: a service, where one is named."""
+    def job_launcher(self, task: str | None = None) -> JobLauncher:
+        """What an engine starts Spark with: a service, where one is named.
+
+        :param task: as for :meth:`get_launcher`.
+        """
         from airflow_hive_acid.engine.applications.service import WithService
 
         service = self.spark_service or self.settings.string("hive.acid.spark.service")
-        own = self.get_launcher()
+        own = self.get_launcher(task)
         return WithService(own, service, self.connection.spool, say=self.log.warning) if service else own
 
     def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:
@@ -180,7 +186,8 @@ class HiveAcidHook(BaseHook):
 
         return Engine(
             self.get_conn(),
-            self.job_launcher(),
+            # Another Airflow may have a task of the same names on the same cluster.
+            self.job_launcher(f"{deployment_id()} {self.get_uri()} {agent_info}"),
             self.warehouse,
             on_event=told,
             agent_info=agent_info,

@@ -26,14 +26,16 @@ from airflow.sdk import BaseHook
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.airflow_versions import AirflowException, AirflowNotFoundException
+from airflow_hive_acid.engine.applications.cluster_driver import cluster_driver
 from airflow_hive_acid.engine.applications.java import SPARK_REMEDY, find_spark_submit, require_java
 from airflow_hive_acid.engine.applications.job_environment import job_environment
-from airflow_hive_acid.engine.applications.kubernetes import driver_pod, is_kubernetes, pod_settings, require_pods
+from airflow_hive_acid.engine.applications.kubernetes import is_kubernetes, pod_settings, require_pods
 from airflow_hive_acid.engine.applications.launcher import make_spool, require_driver_place, session_of
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.applications.spark_defaults import site_defaults
 from airflow_hive_acid.engine.applications.spark_version import installed_spark, name_home, require_spark
+from airflow_hive_acid.engine.applications.yarn import YarnApplication, earlier_applications, yarn_settings
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
@@ -41,7 +43,7 @@ from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from airflow_hive_acid.engine.applications.kubernetes import DriverPod
+    from airflow_hive_acid.engine.applications.cluster_driver import ClusterDriver
     from airflow_hive_acid.engine.applications.launcher import JobSession
     from airflow_hive_acid.engine.applications.spark_version import InstalledSpark
     from airflow_hive_acid.engine.applications.spool import SpoolSession
@@ -66,6 +68,7 @@ class AirflowSparkLauncher:
     :param idle_seconds: after how long without a sign of us the driver leaves by itself.
     :param accelerator: ``hive.acid.spark.accelerator``: ``auto``, ``off``, or the path of the jar.
     :param passed_on: names of variables that jobs get beside those they always get (``hive.acid.job.environment``).
+    :param task: whose applications they are, ``….#<try>``; by it the next try finds one that was left on YARN.
     :param share: take and give back applications within this process, see :mod:`airflow_hive_acid.hooks.shared_spark`.
     """
 
@@ -78,6 +81,7 @@ class AirflowSparkLauncher:
     share: bool = False
     accelerator: str = "auto"
     passed_on: tuple[str, ...] = ()
+    task: str | None = None
 
     def start(self, application: Application = _ANY) -> JobSession:
         """Start an application in the background.
@@ -175,6 +179,9 @@ class AirflowSparkLauncher:
             job, arguments, more = program_of(spool)
             properties = scratch / _PROPERTIES
             conf = {**conf, **pod_settings(target.master, target.deploy_mode, {**site, **conf}, spool), **more}
+            # An application that is shared belongs to no task.
+            task = None if self.share else self.task
+            conf |= yarn_settings(target.master, {**site, **conf}, spool, task)
             settings = configuration(target.master, str(scratch), conf, self.accelerator, target.deploy_mode, spark)
             if not load_defaults:
                 settings = {**site, **settings}
@@ -182,17 +189,23 @@ class AirflowSparkLauncher:
             hook = self._hook(target, scratch, arguments, application, load_defaults)
             if application.user is not None:
                 environment |= hook.take_ticket(scratch)
-            pod = driver_pod(
+            remote = cluster_driver(
                 target.master,
                 target.deploy_mode,
                 {**site, **settings},
                 hook.program,
                 environment,
                 properties,
+                spool,
                 namespace=target.namespace,
                 load_defaults=load_defaults,
+                user=application.user,
+                login=hook.login,
             )
-            return HookDriver(hook, job, environment, scratch, pod), spool
+            earlier = earlier_applications(remote, task) if isinstance(remote, YarnApplication) else None
+            if earlier is not None:
+                earlier.delete_in_background()  # nothing waits for it: their files are fenced (R4)
+            return HookDriver(hook, job, environment, scratch, remote), spool
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -340,7 +353,7 @@ class HookDriver:
     """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.applications.spool.Driver`).
 
     :param program: the file to submit.
-    :param pod: the driver's, where it is on Kubernetes.
+    :param remote: the driver, where it is on a cluster.
     """
 
     def __init__(
@@ -349,9 +362,9 @@ class HookDriver:
         program: str,
         environment: Mapping[str, str],
         scratch: Path,
-        pod: DriverPod | None = None,
+        remote: ClusterDriver | None = None,
     ) -> None:
-        self._pod = pod
+        self._remote = remote
         self._hook = hook
         self._program = program
         self._environment = dict(environment)
@@ -396,16 +409,16 @@ class HookDriver:
         # A process that has left the group may hold the output open; the thread ends with it, or with us.
         self._thread.join(_STOP_SECONDS)
         # Whatever spark-submit ended with but 0, it may have lost sight of a driver that goes on.
-        if self._pod is not None and group is not None and code != 0:
-            self._pod.delete()
+        if self._remote is not None and group is not None and code != 0:
+            self._remote.delete(self._hook.submitted)
 
     def log_tail(self) -> str:
         """The last lines of its output; all of it is in the task's log."""
         if self._hook.refusal is not None:
             return self._hook.refusal
         lines = [f"  | {line[:500]}" for line in self._hook.last_lines if line.strip()]
-        of_pod = [] if self._pod is None else [self._pod.log_command]
-        return "\n".join([*lines, *([self._failure] if not lines else []), *of_pod])
+        elsewhere = [] if self._remote is None else [self._remote.log_command]
+        return "\n".join([*lines, *([self._failure] if not lines else []), *elsewhere])
 
     def release(self) -> None:
         """Remove the private directory: spool, settings, shuffle files."""

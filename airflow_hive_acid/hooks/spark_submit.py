@@ -26,13 +26,17 @@ _KINIT_SECONDS = 60
 
 
 class TappedSparkSubmitHook(SparkSubmitHook):
-    """The hook, with its last lines of output and its process group to be seen from outside."""
+    """The hook, with its last lines of output and its process group to be seen from outside.
+
+    :ivar submitted: the line that names a YARN application, empty until it comes.
+    """
 
     def __init__(self, load_defaults: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._load_defaults = load_defaults
         self.last_lines: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
         self.refusal: str | None = None
+        self.submitted = ""
         self.started = threading.Event()
 
     @property
@@ -49,9 +53,18 @@ class TappedSparkSubmitHook(SparkSubmitHook):
         """The ``spark-submit`` that is started."""
         return str(self._connection["spark_binary"])
 
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """Principal and keytab file that spark-submit logs in with; None when it uses the ticket of its environment."""
+        principal, keytab = self._connection["principal"], self._connection["keytab"]
+        return (str(principal), str(keytab)) if principal and keytab else None
+
     def on_kill(self) -> None:
-        """Kill spark-submit; the driver's pod is ended by whoever named it."""
-        self._kubernetes_driver_pod = None
+        """Kill spark-submit; the driver's pod or YARN application is ended by whoever named it.
+
+        The hook would need the program ``yarn``, and without it fail before anything else was killed.
+        """
+        self._kubernetes_driver_pod = self._yarn_application_id = None
         super().on_kill()
 
     def _delete_driver_pod(self) -> None:
@@ -110,6 +123,8 @@ class TappedSparkSubmitHook(SparkSubmitHook):
     def _tapped(self, lines: Iterable[Any]) -> Iterator[Any]:
         for line in lines:
             self.last_lines.append(str(line).rstrip())
+            if not self.submitted and "Submitted application" in str(line):
+                self.submitted = str(line).rstrip()
             # The usage that follows is longer than what is kept.
             self.refusal = self.refusal or old_spark_submit([str(line)])
             yield line

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 REALM = "HIVE-ACID.TEST"
 CHECKOUT = Path(__file__).resolve().parents[2]
 HEAP = "-Xmx320m"
+#: Where the nodes have a Spark of their own (``spark.yarn.jars``).
+NODES_SPARK = "local:/mnt/spark-on-nodes/*"
 START_SECONDS = 180
+#: So long is a delegation token of HDFS valid.
+TOKEN_SECONDS = 75
 _OPENS = (
     "java.base/java.lang",
     "java.base/java.util",
@@ -52,12 +56,24 @@ class Realm:
         return self.folder / "krb5.conf"
 
     def keytab(self, *principals: str) -> Path:
-        """A keytab of new principals."""
+        """A keytab of principals; they are new where it is."""
         path = self.folder / f"{principals[0].partition('/')[0]}.keytab"
+        if path.exists():
+            return path
         for principal in principals:
             self._admin(f"addprinc -randkey {principal}@{REALM}")
             self._admin(f"ktadd -k {path} {principal}@{REALM}")
         return path
+
+    def tickets(self, cache: Path) -> str:
+        """What a cache holds that has not expired, as klist prints it; empty when that is nothing."""
+        valid = subprocess.run([_program("klist"), "-s", "-c", str(cache)], check=False).returncode == 0
+        command = [_program("klist"), "-c", str(cache)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout if valid else ""
+
+    def limit(self, principal: str, lifetime: str) -> None:
+        """No ticket of a principal may be valid for longer."""
+        self._admin(f"modprinc -maxlife {lifetime} {principal}@{REALM}")
 
     def ticket(self, keytab: Path, principal: str, cache: Path, lifetime: str = "1d") -> None:
         """Log in: put a ticket into a cache.
@@ -124,45 +140,10 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
     state.mkdir()
     (folder / "http.secret").write_text(secrets.token_hex(32))
     at = {name: f"localhost:{port}" for name, port in ports.items()}
-    _site(
-        conf / "core-site.xml",
-        {
-            "fs.defaultFS": f"hdfs://{at['namenode']}",
-            "hadoop.security.authentication": "kerberos",
-            "hadoop.security.authorization": "true",
-            "hadoop.rpc.protection": "privacy",
-            "hadoop.user.group.static.mapping.overrides": "hdfs=hadoop;yarn=hadoop;airflow=users;HTTP=hadoop",
-            "hadoop.tmp.dir": "/mnt/state/tmp",
-            "hadoop.http.authentication.signature.secret.file": "/mnt/run/http.secret",
-            "hadoop.http.authentication.type": "kerberos",
-            "hadoop.http.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
-            "hadoop.http.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
-        },
-    )
-    _site(
-        conf / "hdfs-site.xml",
-        {
-            "dfs.replication": "1",
-            "dfs.permissions.superusergroup": "hadoop",
-            "dfs.block.access.token.enable": "true",
-            "dfs.data.transfer.protection": "privacy",
-            # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
-            "ignore.secure.ports.for.testing": "true",
-            "dfs.namenode.name.dir": "/mnt/state/name",
-            "dfs.datanode.data.dir": "/mnt/state/data",
-            "dfs.namenode.http-address": at["web"],
-            "dfs.datanode.address": at["data"],
-            "dfs.datanode.http.address": at["data_web"],
-            "dfs.datanode.ipc.address": at["data_ipc"],
-            "dfs.datanode.hostname": "localhost",
-            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-            **{f"dfs.{node}.kerberos.principal": f"hdfs/localhost@{REALM}" for node in ("namenode", "datanode")},
-            **{f"dfs.{node}.keytab.file": f"/mnt/realm/{service.name}" for node in ("namenode", "datanode")},
-            "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
-            "dfs.web.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
-        },
-    )
-    _site(
+    site(conf / "core-site.xml", {"fs.defaultFS": f"hdfs://{at['namenode']}", **core_settings(service)})
+    own = {"dfs.namenode.name.dir": "/mnt/state/name", "dfs.namenode.http-address": at["web"]}
+    site(conf / "hdfs-site.xml", {**hdfs_settings(service, at), **own})
+    site(
         conf / "yarn-site.xml",
         {
             "yarn.resourcemanager.address": at["rm"],
@@ -182,7 +163,6 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
             "yarn.nodemanager.disk-health-checker.enable": "false",
             "yarn.nodemanager.delete.debug-delay-sec": "600",
             "yarn.scheduler.minimum-allocation-mb": "128",
-            "yarn.am.liveness-monitor.expiry-interval-ms": "60000",
             "yarn.resourcemanager.scheduler.class": (
                 "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler"
             ),
@@ -191,7 +171,7 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
         },
     )
     hdfs, yarn = "org.apache.hadoop.hdfs.server", "org.apache.hadoop.yarn.server"
-    start = _Hidden(folder, kerberos, conf, state)
+    start = Hidden(folder, kerberos, conf, state)
     start.run(f"{hdfs}.namenode.NameNode", "-format", "-nonInteractive")
     with ExitStack() as running:
         for name, main, port in (
@@ -205,8 +185,57 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
         yield Cluster(kerberos, at["namenode"], at["web"], conf, f"http://{at['rm_web']}")
 
 
+def core_settings(service: Path) -> dict[str, str]:
+    """``core-site.xml`` of a cluster to which Kerberos alone gives access.
+
+    :param service: keytab of its servers.
+    """
+    return {
+        "hadoop.security.authentication": "kerberos",
+        "hadoop.security.authorization": "true",
+        "hadoop.rpc.protection": "privacy",
+        "hadoop.user.group.static.mapping.overrides": ("hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop"),
+        "hadoop.proxyuser.airflow.hosts": "*",
+        "hadoop.proxyuser.airflow.users": "owner",
+        "hadoop.tmp.dir": "/mnt/state/tmp",
+        "hadoop.http.authentication.signature.secret.file": "/mnt/run/http.secret",
+        "hadoop.http.authentication.type": "kerberos",
+        "hadoop.http.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
+        "hadoop.http.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
+    }
+
+
+def hdfs_settings(service: Path, at: Mapping[str, str]) -> dict[str, str]:
+    """``hdfs-site.xml``, without what is a name node's own.
+
+    :param service: keytab of its servers.
+    :param at: addresses of the data node.
+    """
+    return {
+        "dfs.replication": "1",
+        "dfs.permissions.superusergroup": "hadoop",
+        "dfs.block.access.token.enable": "true",
+        # What runs longer has to log in again, and to hand new tokens to its executors.
+        "dfs.namenode.delegation.token.renew-interval": f"{TOKEN_SECONDS}000",
+        "dfs.namenode.delegation.token.max-lifetime": f"{TOKEN_SECONDS}000",
+        "dfs.data.transfer.protection": "privacy",
+        # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
+        "ignore.secure.ports.for.testing": "true",
+        "dfs.datanode.data.dir": "/mnt/state/data",
+        "dfs.datanode.address": at["data"],
+        "dfs.datanode.http.address": at["data_web"],
+        "dfs.datanode.ipc.address": at["data_ipc"],
+        "dfs.datanode.hostname": "localhost",
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        **{f"dfs.{node}.kerberos.principal": f"hdfs/localhost@{REALM}" for node in ("namenode", "datanode")},
+        **{f"dfs.{node}.keytab.file": f"/mnt/realm/{service.name}" for node in ("namenode", "datanode")},
+        "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
+        "dfs.web.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
+    }
+
+
 @dataclass(frozen=True)
-class _Hidden:
+class Hidden:
     """Starts Hadoop's programs where this checkout, this Python and ``/tmp`` cannot be seen."""
 
     folder: Path
@@ -222,15 +251,17 @@ class _Hidden:
             for jar in SPARK_JARS.glob("*.jar"):
                 if jar.name.startswith(_SHARED):
                     shutil.copy(jar, shared)
-        seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run": self.folder}
+        seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run": self.folder, "spark-on-nodes": SPARK_JARS}
         seen |= {"realm": self.realm.folder, "state": self.state}
         binds = [f"mkdir /mnt/{name} && mount --bind '{path}' /mnt/{name}" for name, path in seen.items()]
-        hidden = {str(CHECKOUT), sys.prefix, str(Path.home()), "/tmp"}  # noqa: S108 - it is hidden
+        hidden = _outermost(CHECKOUT, Path(sys.prefix), Path.home(), Path("/tmp"))  # noqa: S108 - it is hidden
         script = [
             "set -e",
             "mount -t tmpfs tmpfs /mnt",
             *binds,
-            *(f"mount -t tmpfs tmpfs '{path}'" for path in sorted(hidden)),
+            # The nodes of a cluster know their realm from here.
+            "touch /etc/krb5.conf && mount --bind /mnt/realm/krb5.conf /etc/krb5.conf",
+            *(f"mount -t tmpfs tmpfs '{path}'" for path in hidden),
             "mkdir -p /mnt/run/containers && cd /mnt/state",
             'exec "$@"',
         ]
@@ -239,14 +270,41 @@ class _Hidden:
         java += ["-Djava.security.krb5.conf=/mnt/realm/krb5.conf", "-Dlog4j2.level=INFO"]
         java += ["-cp", "/mnt/run/conf:/mnt/jars/*:/mnt/spark/*", main, *arguments]
         own = ["--map-root-user"] if os.getuid() else []
-        return ["unshare", "-m", *own, "bash", "-c", "\n".join(script), "cluster", *java]
+        return ["unshare", "-m", *own, "env", f"JAVA_HOME={home}", "bash", "-c", "\n".join(script), "cluster", *java]
 
-    def run(self, main: str, *arguments: str) -> None:
-        _run(self.command(main, *arguments), self.realm.environment)
+    def run(
+        self, main: str, *arguments: str, environment: Mapping[str, str] | None = None, answer: str | None = None
+    ) -> None:
+        """Run a program to its end.
+
+        :param environment: more variables.
+        :param answer: what it reads.
+        """
+        _run(self.command(main, *arguments), {**self.realm.environment, **(environment or {})}, answer)
+
+
+def nodes_python() -> str:
+    """A Python of this one's version that the nodes see, as Spark wants it on driver and executors.
+
+    :raises StorageError: when there is none.
+    """
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    path = shutil.which(name, path="/usr/bin:/usr/local/bin:/bin")
+    if path is None:
+        raise StorageError(f"the nodes need {name} outside of this environment, for example in /usr/bin")
+    return path
+
+
+def _outermost(*paths: Path) -> list[Path]:
+    """What a link leads to counts, and what lies in another one of them goes with it."""
+    real = {path.resolve() for path in paths}
+    return sorted(path for path in real if not any(other in path.parents for other in real))
 
 
 @contextmanager
-def server(command: list[str], log: Path, environment: Mapping[str, str], port: int) -> Iterator[None]:
+def server(
+    command: list[str], log: Path, environment: Mapping[str, str], port: int
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own that listens on a port; its group is killed at the end."""
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -262,7 +320,7 @@ def server(command: list[str], log: Path, environment: Mapping[str, str], port: 
         _wait(lambda: process.poll() is not None or _listens(port), f"{command[0]} … listens", log)
         if process.poll() is not None:
             raise StorageError(f"{log.stem} does not start; the end of its log:\n{log.read_text()[-4000:]}")
-        yield
+        yield process
     finally:
         os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
         process.wait()
@@ -289,14 +347,20 @@ def _program(name: str) -> str:
     return path
 
 
-def _run(command: list[str], environment: Mapping[str, str]) -> None:
+def _run(command: list[str], environment: Mapping[str, str], answer: str | None = None) -> None:
     done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=START_SECONDS
+        command,
+        env={**os.environ, **environment},
+        input=answer or "",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_SECONDS,
     )
     if done.returncode:
         raise StorageError(f"{command[0]} … failed:\n{(done.stdout + done.stderr)[-4000:]}")
 
 
-def _site(path: Path, settings: Mapping[str, str]) -> None:
+def site(path: Path, settings: Mapping[str, str]) -> None:
     lines = [f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]
     path.write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")

@@ -4,50 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import fsspec
 import pytest
 
 from airflow_hive_acid.errors import StorageUnavailableError
 from airflow_hive_acid.filesystem import AnyFilesystem, fence_staging
-from airflow_hive_acid.filesystem.webhdfs import CarefulWebHDFS
-
-from .servers import Cluster, cluster, realm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from .servers import Cluster
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster, on which ``/user/airflow`` is the user airflow's."""
-    folder = tmp_path_factory.mktemp("realm")
-    with (
-        realm(folder) as kerberos,
-        cluster(tmp_path_factory.mktemp("cluster"), kerberos) as made,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        kerberos.keytab("airflow")
-        gateway = {"kerberos": True, "namenodes": {made.authority: made.web}}
-        patch.setitem(fsspec.config.conf, "webhdfs", gateway)
-        patch.setenv("KRB5_CONFIG", str(kerberos.conf))
-        patch.setenv("KRB5CCNAME", str(folder / "admin.cache"))
-        kerberos.ticket(folder / "hdfs.keytab", "hdfs/localhost", folder / "admin.cache")
-        host, _, port = made.web.partition(":")
-        admin = CarefulWebHDFS(host=host, port=int(port), kerberos=True, skip_instance_cache=True)
-        admin.mkdir("/user/airflow")
-        admin.chown("/user/airflow", "airflow", "users")
-        yield made
-
-
-@pytest.fixture
-def home(secured: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The directory of the user airflow, who has a ticket."""
-    folder = secured.realm.folder
-    secured.realm.ticket(folder / "airflow.keytab", "airflow", folder / "airflow.cache")
-    monkeypatch.setenv("KRB5CCNAME", str(folder / "airflow.cache"))
-    return f"hdfs://{secured.authority}/user/airflow"
 
 
 @pytest.mark.rule("R4")

@@ -110,9 +110,10 @@ class DriverPod:
         """Where its own log is: spark-submit says only how it fares."""
         return f"The driver's log, if it got that far: kubectl logs -n {self.namespace} {self.name}"
 
-    def delete(self) -> bool:
+    def delete(self, said: str = "") -> bool:
         """End it now; fine if it has ended. Never raises: whoever calls it is clearing up.
 
+        :param said: the output of spark-submit, which is not needed: the pod's name is ours.
         :return: whether Kubernetes was told.
         """
         command = [self.program, "--master", self.master, "--properties-file", str(self.properties), *self.options]

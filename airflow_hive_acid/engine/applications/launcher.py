@@ -24,14 +24,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid import resources
+from airflow_hive_acid.engine.applications.cluster_driver import cluster_driver
 from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
 from airflow_hive_acid.engine.applications.job_environment import job_environment
-from airflow_hive_acid.engine.applications.kubernetes import driver_pod, pod_settings, require_pods
+from airflow_hive_acid.engine.applications.kubernetes import pod_settings, require_pods
 from airflow_hive_acid.engine.applications.package_zip import cache_directory, cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, site_defaults
 from airflow_hive_acid.engine.applications.spark_version import name_home, require_spark
 from airflow_hive_acid.engine.applications.spool import Driver, SpoolSession
+from airflow_hive_acid.engine.applications.yarn import yarn_settings
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.worker.jobs import Application
@@ -39,7 +41,7 @@ from airflow_hive_acid.maintenance.worker.jobs import Application
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from airflow_hive_acid.engine.applications.kubernetes import DriverPod
+    from airflow_hive_acid.engine.applications.cluster_driver import ClusterDriver
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
 log = logging.getLogger(__name__)
@@ -194,6 +196,7 @@ class SparkSubmitLauncher:
             make_spool(spool, private=self.deploy_mode == "client" or application.user is None)
             job, more = program_of(spool)
             conf |= pod_settings(self.master, self.deploy_mode, {**site, **conf}, spool)
+            conf |= yarn_settings(self.master, {**site, **conf}, spool)
             properties = scratch / "spark.properties"
             settings = configuration(
                 self.master, str(scratch), {**conf, **more}, self.accelerator, self.deploy_mode, spark
@@ -201,16 +204,18 @@ class SparkSubmitLauncher:
             load_defaults = spark is None or spark.loads_defaults
             write_properties(properties, settings if load_defaults else {**site, **settings})
             command = [*self._command(program, properties, application, load_defaults), *job]
-            pod = driver_pod(
+            remote = cluster_driver(
                 self.master,
                 self.deploy_mode,
                 {**site, **settings},
                 program,
                 environment,
                 properties,
+                spool,
                 load_defaults=load_defaults,
+                user=application.user,
             )
-            return SubprocessDriver(command, environment, scratch, self._open_log(), pod), spool
+            return SubprocessDriver(command, environment, scratch, self._open_log(), remote), spool
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -265,7 +270,7 @@ def make_spool(uri: str, *, private: bool) -> None:
 class SubprocessDriver:
     """A running ``spark-submit`` and everything it started: one process group of its own.
 
-    :param pod: the driver's, where it is on Kubernetes.
+    :param remote: the driver, where it is on a cluster.
     """
 
     def __init__(
@@ -274,10 +279,10 @@ class SubprocessDriver:
         environment: Mapping[str, str],
         scratch: Path,
         log: Path,
-        pod: DriverPod | None = None,
+        remote: ClusterDriver | None = None,
     ) -> None:
         self.log = log
-        self._pod = pod
+        self._remote = remote
         self._scratch = scratch
         self._owner = os.getpid()
         self._stopped = False
@@ -329,8 +334,8 @@ class SubprocessDriver:
             log.warning("process group %d of Spark was killed and has not ended yet", self._process.pid)
         _running.discard(self)
         # Whatever spark-submit ended with but 0, it may have lost sight of a driver that goes on.
-        if self._pod is not None and code != 0:
-            self._pod.delete()
+        if self._remote is not None and code != 0:
+            self._remote.delete(self.log.read_text(encoding="utf-8", errors="replace"))
 
     def log_tail(self) -> str:
         """The last lines of the log that say something, and where the rest is."""
@@ -339,8 +344,8 @@ class SubprocessDriver:
         if refusal is not None:
             return f"{refusal}. The whole log: {self.log}"
         lines = [line for line in text.splitlines() if line.strip() and not _FRAME.fullmatch(line)][-_LOG_TAIL_LINES:]
-        of_pod = [] if self._pod is None else [self._pod.log_command]
-        return "\n".join([*(f"  | {line[:500]}" for line in lines), *of_pod, f"The whole log: {self.log}"])
+        elsewhere = [] if self._remote is None else [self._remote.log_command]
+        return "\n".join([*(f"  | {line[:500]}" for line in lines), *elsewhere, f"The whole log: {self.log}"])
 
     def release(self) -> None:
         """Remove the private directory: spool, settings, shuffle files."""

@@ -53,6 +53,7 @@ class NameNode:
         self.root = root
         self.failure: str | None = None
         self.asked = 0
+        self.answers_lost = 0
         self._start(0)
 
     def _start(self, port: int) -> None:
@@ -147,6 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(403, _remote("FileAlreadyExistsException", f"{path} already exists"))
 
     def _send(self, code: int, body: bytes, **headers: str) -> None:
+        if self.name_node.answers_lost:
+            self.name_node.answers_lost -= 1
+            self.close_connection = True
+            return
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         for key, value in headers.items():
