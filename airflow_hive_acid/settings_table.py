@@ -319,6 +319,9 @@ _ROWS = (
     # Spark jobs
     _text("hive.acid.spark.accelerator", "auto",
           "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),
+    _text("hive.acid.spark.service", "",
+          "Ours: name or URI of a Spark service that runs statements (hive-acid spark serve); empty: each task starts "
+          "a Spark of its own.", hive=""),
     _text("hive.acid.job.environment", "",
           "Ours: variables of the environment that Spark jobs get beside those of "
           "docs/explanation/security.md, comma separated; AWS_* means all that begin so.", hive=""),

@@ -104,6 +104,13 @@ def options(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A Hive setting, for example hive.txn.timeout=60s."),
     ] = None,
+    spark_service: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HIVE_ACID_SPARK_SERVICE",
+            help="Name of a Spark service that runs statements (hive-acid spark serve); default: a Spark of its own.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -118,7 +125,8 @@ def options(
         spark_master=spark_master,
         spark_conf=parse_pairs("--spark-conf", spark_conf or []),
         hive_site=hive_site,
-        hive_settings=parse_pairs("--set", hive_settings or []),
+        hive_settings=parse_pairs("--set", hive_settings or [])
+        | ({"hive.acid.spark.service": spark_service} if spark_service else {}),
     )
     context.obj = session
     context.call_on_close(session.close)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
     from airflow_hive_acid.engine.applications.launcher import JobLauncher
     from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.filesystem import Filesystem
@@ -129,6 +129,14 @@ class CliSession:
         return Engine(client, self.launcher(), self.warehouse_of(client), on_event=on_event, agent_info=AGENT)
 
     def launcher(self) -> JobLauncher:
+        """What starts Spark applications, or asks a Spark service instead."""
+        from airflow_hive_acid.engine.applications.service import WithService
+
+        service = self.settings().string("hive.acid.spark.service")
+        own = self.spark_launcher()
+        return WithService(own, service, None, say=say) if service else own
+
+    def spark_launcher(self) -> SparkSubmitLauncher:
         """What starts Spark applications."""
         from airflow_hive_acid.engine import SparkSubmitLauncher
         from airflow_hive_acid.engine.applications.job_environment import names_of

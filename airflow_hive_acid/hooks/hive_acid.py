@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine.applications.launcher import JobLauncher
     from airflow_hive_acid.engine.changes import ChangeRange
     from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.engine.outcomes.results import Rows
@@ -61,6 +62,7 @@ class HiveAcidHook(BaseHook):
     :param hive_acid_conn_id: the connection.
     :param spark_conn_id: Spark connection to use instead of the one that the connection names.
     :param spark_conf: Spark settings for this use; they win over the connection's.
+    :param spark_service: Spark service that runs statements, instead of the one that the settings name.
     :ivar lineage: what its engines have read and written.
     :ivar tells_lineage: report that to Airflow's hook lineage when the hook is closed; operators tell it themselves.
     """
@@ -76,9 +78,11 @@ class HiveAcidHook(BaseHook):
         *,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
+        spark_service: str | None = None,
     ) -> None:
         super().__init__()
         self.hive_acid_conn_id = hive_acid_conn_id
+        self.spark_service = spark_service
         self.spark_conn_id = spark_conn_id
         self.spark_conf = dict(spark_conf or {})
         self.lineage: Collected | None = None
@@ -153,6 +157,17 @@ class HiveAcidHook(BaseHook):
             task=task,
         )
 
+    def job_launcher(self, task: str | None = None) -> JobLauncher:
+        """What an engine starts Spark with: a service, where one is named.
+
+        :param task: as for :meth:`get_launcher`.
+        """
+        from airflow_hive_acid.engine.applications.service import WithService
+
+        service = self.spark_service or self.settings.string("hive.acid.spark.service")
+        own = self.get_launcher(task)
+        return WithService(own, service, self.connection.spool, say=self.log.warning) if service else own
+
     def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:
         """An engine for statements and transactions; its statements share one Spark application. Close it.
 
@@ -172,7 +187,7 @@ class HiveAcidHook(BaseHook):
         return Engine(
             self.get_conn(),
             # Another Airflow may have a task of the same names on the same cluster.
-            self.get_launcher(f"{deployment_id()} {self.get_uri()} {agent_info}"),
+            self.job_launcher(f"{deployment_id()} {self.get_uri()} {agent_info}"),
             self.warehouse,
             on_event=told,
             agent_info=agent_info,

@@ -104,9 +104,33 @@ class AirflowSparkLauncher:
         return with_application(target.master, self.conf, application)
 
     def _start(self, target: SparkTarget, application: Application) -> SpoolSession:
-        job = str(resources.spark_job("session"))
+        return self._start_job("session", [], {}, target, application)
+
+    def start_job(
+        self, job: str, arguments: Sequence[str], conf: Mapping[str, str], application: Application
+    ) -> SpoolSession:
+        """Start one of our own Spark jobs that serve a spool, in the background.
+
+        :param job: its name, see :func:`~airflow_hive_acid.resources.spark_job`.
+        :param arguments: beside those that each of them has.
+        :param conf: Spark settings that it needs, over those of the user.
+        :raises ConfigurationError: as :meth:`start`.
+        """
+        return self._start_job(job, arguments, conf, spark_target(self.spark_conn_id), application)
+
+    def _start_job(
+        self,
+        job: str,
+        arguments: Sequence[str],
+        conf: Mapping[str, str],
+        target: SparkTarget,
+        application: Application,
+    ) -> SpoolSession:
+        script = str(resources.spark_job(job))
         driver, spool = self._submit(
-            target, application, lambda spool: (job, ["--spool", spool, "--idle-seconds", str(self.idle_seconds)], {})
+            target,
+            application,
+            lambda spool: (script, ["--spool", spool, "--idle-seconds", str(self.idle_seconds), *arguments], conf),
         )
         return session_of(driver, spool, self.start_seconds)
 

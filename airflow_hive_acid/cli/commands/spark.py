@@ -1,19 +1,53 @@
-"""``hive-acid spark``: what makes Spark start faster on this machine."""
+"""``hive-acid spark``: a Spark that callers share, and what makes others start faster."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.engine.applications.class_archive import archive_path, forget_class_archive, make_class_archive
 from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
+from airflow_hive_acid.engine.applications.service import ServiceSettings, service_directory, serving
 from airflow_hive_acid.engine.applications.spark_version import require_spark
-from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 
-app = typer.Typer(help="The Spark of this machine.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from airflow_hive_acid.cli.session import CliSession
+
+app = typer.Typer(help="A Spark that callers share, and what makes others start faster.", no_args_is_help=True)
+#: Between two looks whether the service still runs.
+_LOOK_SECONDS = 0.5
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    name: Annotated[str, typer.Option("--name", help="What callers call it (--spark-service).")] = "default",
+    spool: Annotated[
+        str | None,
+        typer.Option(help="URI that callers reach, too; default: this machine, for callers of the same user."),
+    ] = None,
+    places: Annotated[int, typer.Option(help="Steps at a time.")] = 4,
+    max_callers: Annotated[int, typer.Option(help="Callers at a time; others start a Spark of their own.")] = 32,
+    max_idle: Annotated[
+        float | None, typer.Option(help="Seconds without a caller after which it ends; default: never.")
+    ] = None,
+) -> None:
+    """Run a Spark that serves the statements of others, until it is told to end (Ctrl-C, SIGTERM)."""
+    session: CliSession = context.obj
+    uri = service_directory(name, spool)
+    with serving(session.spark_launcher(), uri, ServiceSettings(places, max_callers, max_idle)) as application:
+        application_id = application.wait_ready()
+        say(f"Spark service {name!r} ({application_id}) serves callers with --spark-service {name}, in {uri}")
+        while application.is_alive:
+            time.sleep(_LOOK_SECONDS)
+        if application.exit_code:
+            raise JobFailedError(f"the Spark service {name!r} has ended\n{application.log_tail()}")
+    say(f"Spark service {name!r} has ended")
 
 
 @app.command()

@@ -143,9 +143,22 @@ class SparkSubmitLauncher:
         :raises ConfigurationError: no Java, no spark-submit, one of another Spark, a cluster without a spool it can
             reach, pods without an image (Kubernetes), or a cluster that cannot run our driver.
         """
-        job = str(resources.spark_job("session"))
+        return self.start_job("session", [], {}, application)
+
+    def start_job(
+        self, job: str, arguments: Sequence[str], conf: Mapping[str, str], application: Application
+    ) -> SpoolSession:
+        """Start one of our own Spark jobs that serve a spool, in the background.
+
+        :param job: its name, see :func:`~airflow_hive_acid.resources.spark_job`.
+        :param arguments: beside those that each of them has.
+        :param conf: Spark settings that it needs, over those of the user.
+        :raises ConfigurationError: as :meth:`start`.
+        """
+        script = str(resources.spark_job(job))
         driver, spool = self._submit(
-            application, lambda spool: ([job, "--spool", spool, "--idle-seconds", str(self.idle_seconds)], {})
+            application,
+            lambda spool: ([script, "--spool", spool, "--idle-seconds", str(self.idle_seconds), *arguments], conf),
         )
         return session_of(driver, spool, self.start_seconds)
 

@@ -109,6 +109,15 @@ class SpoolSession:
         """Whether another step can be given to it."""
         return not self._closed and not self._cancelled and self._driver.exit_code() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """With what the application has ended, None while it runs."""
+        return self._driver.exit_code()
+
+    def log_tail(self) -> str:
+        """The last lines of its log."""
+        return self._driver.log_tail()
+
     def wait_ready(self) -> str:
         """Wait until the application has started.
 

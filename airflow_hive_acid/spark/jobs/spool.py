@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from airflow_hive_acid.format.jobs import JobSpec
+
 log = logging.getLogger(__name__)
 
 READY, ALIVE, CLOSE, HERE = "ready.json", "alive", "close", "here"
@@ -49,6 +51,8 @@ class Spool:
 
     :param uri: the directory; it exists.
     :param idle_seconds: after how long without a change of ``alive``, and without a step running, to leave.
+    :param run: runs a step.
+    :param is_over: whether to leave all the same; asked between two steps.
     """
 
     def __init__(
@@ -58,6 +62,9 @@ class Spool:
         idle_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         here_seconds: float = HERE_SECONDS,
+        *,
+        run: Callable[[SparkSession, JobSpec], JobResult] = execute,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._spark = spark
         self._fs = HadoopFilesystem.of(spark)
@@ -65,6 +72,8 @@ class Spool:
         self._idle_seconds = idle_seconds
         self._clock = clock
         self._here_seconds = here_seconds
+        self._run = run
+        self._is_over = is_over
 
     def serve(self) -> int:
         """Answer steps in their order.
@@ -86,6 +95,8 @@ class Spool:
         sign = _Sign(None, self._clock())
         pause = _FIRST_PAUSE
         while True:
+            if self._is_over():
+                return number - 1
             if self._fs.exists(f"{self._uri}/{number:04d}.spec.json"):
                 self._answer(number)
                 number += 1
@@ -134,7 +145,7 @@ class Spool:
         except ValueError as error:
             result = unreadable(text, error, self._spark.sparkContext.applicationId)
         else:
-            result = execute(self._spark, spec)
+            result = self._run(self._spark, spec)
         self._fs.write_text_atomically(answer, to_json(result))
 
     def _is_alive(self, sign: _Sign) -> bool:

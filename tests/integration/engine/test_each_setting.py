@@ -12,6 +12,7 @@ from airflow_hive_acid.cli.session import CliSession
 from airflow_hive_acid.dag_factories.replication import _RULE as REPLICATION
 from airflow_hive_acid.dag_factories.schedules import timetable
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.applications.service import WithService
 from airflow_hive_acid.engine.streams.service import StreamService
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.engine.transactions.shared import why_it_must_end
@@ -310,6 +311,21 @@ def test_jobs_get_the_jar_and_the_variables_of_the_settings(metastore_url, monke
     others = [CliSession(metastore_url, hive_settings=chosen).launcher(), HiveAcidHook("other").get_launcher()]
     assert [_asked(one) for one in launchers] == [("auto", ())] * 2
     assert [_asked(one) for one in others] == [("off", ("MY_TOKEN", "AWS_*"))] * 2
+
+
+@setting("hive.acid.spark.service")
+def test_statements_go_to_the_service_that_the_setting_names(metastore_url, monkeypatch):
+    """From the command line, from a connection, and for one use of it."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    monkeypatch.setenv("AIRFLOW_CONN_PLAIN", _connection(metastore_url))
+    extra = '"hive.acid.spark.service": "etl", "warehouse": "/w", "spool": "file:///spool"'
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", _connection(metastore_url, extra))
+    assert not isinstance(CliSession(metastore_url).launcher(), WithService)
+    assert not isinstance(HiveAcidHook("plain").job_launcher(), WithService)
+    cli = CliSession(metastore_url, hive_settings={"hive.acid.spark.service": "etl"}).launcher()
+    assert cli.uri.endswith("/services/etl")
+    assert HiveAcidHook("other").job_launcher().uri == "file:///spool/services/etl"
+    assert HiveAcidHook("other", spark_service="adhoc").job_launcher().uri == "file:///spool/services/adhoc"
 
 
 def _connection(url, extra=""):

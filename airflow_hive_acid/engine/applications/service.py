@@ -1,0 +1,452 @@
+"""A Spark service from outside: starting one, and handing it statements instead of starting a Spark (decision 62).
+
+A caller who finds no service, one of another version, or one that is full, starts a Spark of its own and says so once;
+that there is none is never a failure. A service that ends while it runs a statement fails that statement, as an
+application of the caller's own would, and it is repeated by whoever repeats statements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import logging
+import os
+import socket
+import stat
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import airflow_hive_acid
+from airflow_hive_acid.engine.applications.launcher import make_spool
+from airflow_hive_acid.engine.applications.package_zip import cache_directory
+from airflow_hive_acid.engine.applications.spool import SpoolSession, put
+from airflow_hive_acid.errors import ConfigurationError, JobFailedError
+from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.format.jobs import Append, CloseBatch, Program
+from airflow_hive_acid.format.services import (
+    CALLER,
+    CANCEL,
+    LEFT,
+    REFUSED,
+    SESSION,
+    STATE,
+    ServiceState,
+    place,
+    service_name,
+)
+from airflow_hive_acid.maintenance.worker.jobs import Application
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from airflow_hive_acid.engine.applications.launcher import JobLauncher, JobSession
+    from airflow_hive_acid.filesystem import StreamingFilesystem
+    from airflow_hive_acid.format.jobs import JobResult, JobSpec
+
+log = logging.getLogger(__name__)
+
+_ANY = Application()
+#: So long may a service take to answer a new caller; one that lives answers within a tenth of a second.
+ANSWER_SECONDS = 5.0
+#: So often is it asked whether a service still lives, beside the signs that each session has.
+_LOOK_SECONDS = 0.5
+#: A state that stands still for so long is of a service that has ended, where its process cannot be seen.
+SILENT_SECONDS = 8.0
+_FOLDER = "services"
+
+
+class ServiceLauncher(Protocol):
+    """What can start one of our Spark jobs."""
+
+    def start_job(
+        self, job: str, arguments: Sequence[str], conf: Mapping[str, str], application: Application
+    ) -> SpoolSession:
+        """Start it in the background."""
+
+
+def services_directory(spool: str | None) -> str:
+    """URI below which services lie.
+
+    :param spool: where the spools of a connection are; None: on this machine, for this user.
+    """
+    return f"{spool.rstrip('/')}/{_FOLDER}" if spool else (cache_directory() / _FOLDER).as_uri()
+
+
+def service_directory(service: str, spool: str | None) -> str:
+    """URI of a service.
+
+    :param service: its name, or this URI itself.
+    :raises InvalidArgumentsError: when it cannot be a name.
+    """
+    return service.rstrip("/") if ":/" in service else f"{services_directory(spool)}/{service_name(service)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """How a service serves.
+
+    :param places: steps at a time.
+    :param max_callers: callers at a time; others start a Spark of their own.
+    :param max_idle: seconds without a caller after which it ends; None: never.
+    """
+
+    places: int = 4
+    max_callers: int = 32
+    max_idle: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("--places", self.places), ("--max-callers", self.max_callers)):
+            if value < 1:
+                raise ConfigurationError(f"{name} is {value}; it must be 1 or more")
+        if self.max_idle is not None and self.max_idle <= 0:
+            raise ConfigurationError(f"--max-idle is {self.max_idle:g} s; it must be more than 0")
+
+
+@contextlib.contextmanager
+def serving(launcher: ServiceLauncher, uri: str, settings: ServiceSettings) -> Iterator[SpoolSession]:
+    """Start a service under a name that nobody else has, and end it in the end.
+
+    :param uri: of the service's directory, see :func:`service_directory`.
+    :return: the application; it is not yet ready.
+    :raises ConfigurationError: when another service has the name, or others could write into its directory.
+    """
+    filesystem = open_filesystem(uri)
+    with _name(filesystem, uri):
+        for entry in filesystem.list_files(uri):
+            if entry.is_dir:  # of services that have ended
+                filesystem.delete(f"{uri}/{entry.name}", inside=uri)
+        incarnation = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:12]}"
+        make_spool(f"{uri}/{incarnation}", private=True)
+        arguments = ["--service", uri, "--incarnation", incarnation]
+        arguments += ["--places", str(settings.places), "--max-callers", str(settings.max_callers)]
+        if settings.max_idle is not None:
+            arguments += ["--max-idle", str(settings.max_idle)]
+        name = uri.rpartition("/")[2]
+        conf = {"spark.scheduler.mode": "FAIR"}
+        session = launcher.start_job("service", arguments, conf, Application(name=f"hive-acid service {name}"))
+        try:
+            yield session
+        finally:
+            session.close()
+            with contextlib.suppress(FileNotFoundError):
+                filesystem.delete(f"{uri}/{STATE}", inside=uri)
+            filesystem.delete(f"{uri}/{incarnation}", inside=uri)
+
+
+@contextlib.contextmanager
+def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
+    """Hold the name of a service: on a disk by a lock of the operating system, elsewhere by its state."""
+    path = filesystem.local_path(uri)
+    taken = f"a service named {uri.rpartition('/')[2]!r} runs already, in {uri}; give another --name, or end that one"
+    if path is None:
+        filesystem.make_directory(uri)
+        before = _state(filesystem, uri)
+        if before is not None:
+            time.sleep(SILENT_SECONDS)
+            after = _state(filesystem, uri)
+            if after is not None and after.beat != before.beat:
+                raise ConfigurationError(taken)
+        yield
+        return
+    os.makedirs(path, 0o700, exist_ok=True)
+    _require_private(path)
+    descriptor = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(taken) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _require_private(path: str) -> None:
+    about = os.stat(path)
+    if about.st_uid != os.geteuid():
+        raise ConfigurationError(f"{path} belongs to another user, who could read what is handed to a service")
+    if stat.S_IMODE(about.st_mode) & 0o077:
+        raise ConfigurationError(
+            f"others have rights in {path} and could read what is handed to a service; take them away: chmod go= {path}"
+        )
+
+
+def _state(filesystem: StreamingFilesystem, uri: str) -> ServiceState | None:
+    """What a service says of itself; None where there is none. Some storage has no state for a moment at each beat."""
+    for pause in (0.02, 0.05, 0.1, None):
+        try:
+            return ServiceState.of(filesystem.read_text(f"{uri}/{STATE}"))
+        except FileNotFoundError:
+            if pause is None or not filesystem.exists(uri):
+                return None
+            time.sleep(pause)
+        except ValueError:
+            return None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundService:
+    """A service that somebody has started.
+
+    :param problem: why a caller here would not use it; None when it would.
+    """
+
+    name: str
+    uri: str
+    state: ServiceState
+    problem: str | None
+
+
+def find_services(spool: str | None) -> list[FoundService]:
+    """The services below a spool, by name; those that have ended without a word among them."""
+    above = services_directory(spool)
+    filesystem = open_filesystem(above)
+    try:
+        names = [entry.name for entry in filesystem.list_files(above) if entry.is_dir]
+    except FileNotFoundError:
+        return []
+    found = [(name, f"{above}/{name}") for name in names]
+    states = [(name, uri, state) for name, uri in found if (state := _state(filesystem, uri)) is not None]
+    return [FoundService(name, uri, state, unfit(state) or _gone(state)) for name, uri, state in states]
+
+
+def unfit(state: ServiceState) -> str | None:
+    """Why a service cannot run what this version of the package asks for; None when it can."""
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if state.package != airflow_hive_acid.__version__:
+        return f"it is of airflow-hive-acid {state.package}, and this is {airflow_hive_acid.__version__}"
+    if state.python != python:
+        return f"its Python is {state.python}, and this one is {python}"
+    return None
+
+
+def _gone(state: ServiceState) -> str | None:
+    """Why its process is known to have ended; None where it lives, or cannot be seen."""
+    if not state.place or state.place != place():
+        return None
+    return None if os.path.exists(f"/proc/{state.pid}") else f"its process {state.pid} has ended"
+
+
+class ServiceDriver:
+    """A :class:`~airflow_hive_acid.engine.applications.spool.Driver`: our session in a service.
+
+    :param uri: of the service; ``session``: of our directory in its incarnation.
+    """
+
+    def __init__(self, filesystem: StreamingFilesystem, uri: str, session: str, state: ServiceState) -> None:
+        self._filesystem = filesystem
+        self._uri = uri
+        self._session = session
+        self._state = state
+        self._looked = float("-inf")
+        self._code: int | None = None
+        self._asked = False
+
+    def exit_code(self) -> int | None:
+        """None while the service serves us; looks at it now and then."""
+        now = time.monotonic()
+        if self._code is None and now - self._looked >= _LOOK_SECONDS:
+            self._look()
+            self._looked = time.monotonic()
+        return self._code
+
+    def _look(self) -> None:
+        if self._filesystem.exists(f"{self._session}/{LEFT}"):
+            self._code = 0
+        elif _gone(self._state) is not None or not self._filesystem.exists(self._session):
+            self._code = 1
+        else:
+            state = _state(self._filesystem, self._uri)
+            if state is not None and state.incarnation != self._state.incarnation:
+                self._code = 1
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the service has let go of us."""
+        deadline = time.monotonic() + seconds
+        while self._code is None:
+            self._look()
+            if self._code is not None or time.monotonic() >= deadline:
+                break
+            time.sleep(0.02)
+        return self._code is not None
+
+    def stop(self) -> None:
+        """Have what runs for us cancelled; others are not touched."""
+        if self._code is not None or self._asked:
+            return
+        self._asked = True
+        with contextlib.suppress(OSError):
+            put(self._filesystem, f"{self._session}/{CANCEL}", "")
+
+    def log_tail(self) -> str:
+        """Where to look."""
+        return f"It was the Spark service in {self._uri}, {self._state.application_id}; its log is where it was started"
+
+    def release(self) -> None:
+        """Nothing was kept for us but the spool."""
+
+
+class ServiceSession:
+    """A :class:`~airflow_hive_acid.engine.applications.launcher.JobSession` in a service.
+
+    What must not be shared, programs and batches whose files stay open, runs in a Spark of our own; so does all that
+    follows, which may need what a program has left there.
+
+    :param session: ours in the service.
+    :param own: starts a Spark of our own.
+    """
+
+    def __init__(self, session: SpoolSession, own: Callable[[], JobSession]) -> None:
+        self._session = session
+        self._start_own = own
+        self._own: JobSession | None = None
+
+    @property
+    def application_id(self) -> str | None:
+        """Spark's id of the application that runs steps."""
+        return (self._own or self._session).application_id
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether another step can be given to it."""
+        return (self._own or self._session).is_alive
+
+    def wait_ready(self) -> str:
+        """Wait until steps are taken; returns the application's id."""
+        return (self._own or self._session).wait_ready()
+
+    def run(self, spec: JobSpec) -> JobResult:
+        """Run one step; raises the error the job reported, or ``JobFailedError`` when there is no result."""
+        if self._own is None and isinstance(spec.step, Program | Append | CloseBatch):
+            log.info("%s runs in a Spark of its own: a Spark service is shared", spec.name or "this statement")
+            self._own = self._start_own()
+        return (self._own or self._session).run(spec)
+
+    def rows_uri(self, job_id: str) -> str:
+        """Where a select leaves its rows."""
+        return (self._own or self._session).rows_uri(job_id)
+
+    def read_rows(self, uri: str) -> Iterator[list[Any]]:
+        """The rows of a select, once."""
+        return (self._own or self._session).read_rows(uri)
+
+    def cancel(self) -> None:
+        """Stop what runs for us, from any thread."""
+        self._session.cancel()
+        if self._own is not None:
+            self._own.cancel()
+
+    def close(self) -> None:
+        """Let go of it."""
+        try:
+            self._session.close()
+        finally:
+            if self._own is not None:
+                self._own.close()
+
+
+class WithService:
+    """A :class:`~airflow_hive_acid.engine.applications.launcher.JobLauncher` that asks a service first.
+
+    :param own: starts a Spark of our own.
+    :param service: name or URI of the service.
+    :param spool: where the spools of the connection are.
+    :param say: told once why a Spark of our own was started.
+    """
+
+    def __init__(
+        self, own: JobLauncher, service: str, spool: str | None, say: Callable[[str], None] = log.warning
+    ) -> None:
+        self._own = own
+        self.uri = service_directory(service, spool)
+        self._service = service
+        self._say = say
+        self._said = False
+
+    def start(self, application: Application = _ANY) -> JobSession:
+        """A session of the service, else a Spark of our own.
+
+        :raises ConfigurationError: as the other launcher, when it is asked.
+        """
+
+        def own() -> JobSession:
+            return self._own.start() if application == _ANY else self._own.start(application)
+
+        if application.user is not None or application.conf:
+            return own()  # somebody has asked for an application of a kind
+        session: SpoolSession | None = None
+        try:
+            session, problem = self._join()
+        except (OSError, ConfigurationError, JobFailedError) as error:
+            problem = str(error)
+        if session is not None:
+            return ServiceSession(session, own)
+        if not self._said:
+            self._said = True
+            self._say(f"the Spark service {self._service!r} is not used: {problem}. A Spark of its own is started")
+        return own()
+
+    def _join(self) -> tuple[SpoolSession | None, str]:
+        """A session of the service, else why there is none."""
+        filesystem = open_filesystem(self.uri)
+        path = filesystem.local_path(self.uri)
+        if path is not None and os.path.isdir(path):
+            _require_private(path)
+        state = _state(filesystem, self.uri)
+        if state is None:
+            return None, f"there is none in {self.uri}"
+        problem = unfit(state) or _gone(state)
+        if problem is not None:
+            return None, problem
+        session = f"{self.uri}/{state.incarnation}/{SESSION}{uuid.uuid4()}"
+        if not filesystem.exists(session.rpartition("/")[0]):
+            return None, "it is ending"
+        make_spool(session, private=path is not None)
+        try:
+            put(filesystem, f"{session}/{CALLER}", caller())
+            refusal = _answer(filesystem, session)
+        except BaseException:
+            self._forget(filesystem, session)
+            raise
+        if refusal is not None:
+            self._forget(filesystem, session)
+            return None, refusal
+        driver = ServiceDriver(filesystem, self.uri, session, state)
+        return SpoolSession(filesystem, session, driver, start_seconds=ANSWER_SECONDS), ""
+
+    @staticmethod
+    def _forget(filesystem: StreamingFilesystem, session: str) -> None:
+        with contextlib.suppress(OSError):
+            filesystem.delete(session, inside=session.rpartition("/")[0])
+
+
+def _answer(filesystem: StreamingFilesystem, session: str) -> str | None:
+    """Wait until the service takes us; None then, else its reason."""
+    put(filesystem, f"{session}/alive", "0")
+    deadline, pause = time.monotonic() + ANSWER_SECONDS, 0.005
+    while time.monotonic() < deadline:
+        if filesystem.exists(f"{session}/ready.json"):
+            return None
+        if filesystem.exists(f"{session}/{REFUSED}"):
+            return filesystem.read_text(f"{session}/{REFUSED}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
+    return f"it has not answered for {ANSWER_SECONDS:.0f} s"
+
+
+def caller() -> str:
+    """How we call ourselves: the task of an Airflow that has said so, else user, host and process."""
+    task = "/".join(
+        filter(None, (os.environ.get(f"AIRFLOW_CTX_{name}") for name in ("DAG_ID", "DAG_RUN_ID", "TASK_ID")))
+    )
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return task or f"{user}@{socket.gethostname()} process {os.getpid()}"
