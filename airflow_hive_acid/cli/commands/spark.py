@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid.cli.output import say
-from airflow_hive_acid.engine.applications.class_archive import archive_path, forget_class_archive, make_class_archive
-from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
-from airflow_hive_acid.engine.applications.service import ServiceSettings, service_directory, serving
-from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 
 if TYPE_CHECKING:
@@ -38,6 +34,8 @@ def serve(
     ] = None,
 ) -> None:
     """Run a Spark that serves the statements of others, until it is told to end (Ctrl-C, SIGTERM)."""
+    from airflow_hive_acid.engine.applications.service import ServiceSettings, service_directory, serving
+
     session: CliSession = context.obj
     uri = service_directory(name, spool)
     with serving(session.spark_launcher(), uri, ServiceSettings(places, max_callers, max_idle)) as application:
@@ -58,6 +56,10 @@ def archive(
 
     Java ignores the archive when Spark or Java changes; run it again then.
     """
+    from airflow_hive_acid.engine.applications import class_archive
+    from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
+    from airflow_hive_acid.engine.applications.spark_version import require_spark
+
     environment = dict(os.environ)
     program = find_spark_submit(environment)
     require_java(environment)
@@ -66,10 +68,14 @@ def archive(
         raise ConfigurationError(
             f"{program} does not show where its Spark lies; set SPARK_HOME to the directory that has its jars"
         )
-    place = archive_path(spark)
+    place = class_archive.archive_path(spark)
     if remove:
-        say(f"{place} is removed" if forget_class_archive(place) else f"there is no archive of Spark {spark.version}")
+        say(
+            f"{place} is removed"
+            if class_archive.forget_class_archive(place)
+            else f"there is no archive of Spark {spark.version}"
+        )
         return
     say(f"Spark {spark.version} in {spark.home} starts once and tries a little of everything")
-    make_class_archive(program, place, environment)
+    class_archive.make_class_archive(program, place, environment)
     say(f"{place} ({place.stat().st_size / 2**20:.0f} MiB) is used from now on by each local Spark of {spark.home}")

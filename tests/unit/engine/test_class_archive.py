@@ -97,7 +97,7 @@ def test_what_cannot_be_made_is_said_and_the_one_that_is_there_stays(spark, prog
 def test_the_verb_makes_it_and_removes_it(spark, program, monkeypatch):
     submit = program('echo classes > "$made"')
     monkeypatch.setenv("SPARK_HOME", str(spark.home))
-    monkeypatch.setattr("airflow_hive_acid.cli.commands.spark.find_spark_submit", lambda environment: submit)
+    monkeypatch.setattr("airflow_hive_acid.engine.applications.java.find_spark_submit", lambda environment: submit)
     made = CliRunner().invoke(app, ["spark", "archive"])
     assert made.exit_code == 0, made.output
     assert f"{archive_path(spark)} (0 MiB) is used from now on by each local Spark of {spark.home}" in made.stderr
@@ -110,7 +110,7 @@ def test_the_verb_makes_it_and_removes_it(spark, program, monkeypatch):
 def test_a_spark_that_does_not_show_where_it_lies_is_refused(spark, program, monkeypatch):
     submit = program('echo classes > "$made"')
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    monkeypatch.setattr("airflow_hive_acid.cli.commands.spark.find_spark_submit", lambda environment: submit)
+    monkeypatch.setattr("airflow_hive_acid.engine.applications.java.find_spark_submit", lambda environment: submit)
     done = CliRunner().invoke(app, ["spark", "archive"])
     assert isinstance(done.exception, ConfigurationError)
     assert "set SPARK_HOME" in str(done.exception)
