@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread
@@ -46,11 +47,13 @@ BEAT_SECONDS = 2.0
 class _Session:
     """A caller, and what is known of it.
 
+    :ivar number: how many callers have come, with this one.
     :ivar heard: when its ``alive`` last changed, by our own clock.
     """
 
     uri: str
     name: str
+    number: int
     heard: float
     who: str = ""
     sign: str | None = None
@@ -139,11 +142,19 @@ class Service:
         for entry in self._entries():
             if entry.name.startswith(SESSION) and entry.name not in self._known:
                 self._known.add(entry.name)
-                self._take(entry.name)
+                self._of_one(entry.name, partial(self._take, entry.name))
                 new = True
         for session in list(self._sessions.values()):
-            self._watch(session)
+            self._of_one(session.name, partial(self._watch, session))
         return new
+
+    @staticmethod
+    def _of_one(name: str, look: Callable[[], None]) -> None:
+        """What one caller's directory holds, or does to its storage, is no reason to leave the others."""
+        try:
+            look()
+        except Exception as problem:  # noqa: BLE001 - said above; a caller that is not answered starts a Spark itself
+            log.warning("the directory of caller %s cannot be used: %s", name, problem)
 
     def _entries(self) -> list[Entry]:
         try:
@@ -158,7 +169,7 @@ class Service:
             why = f"it serves {len(self._sessions)} callers, as many as it may"
             self._fs.write_text_atomically(f"{uri}/{REFUSED}", why)
             return
-        session = _Session(uri, name, self._clock())
+        session = _Session(uri, name, len(self._known), self._clock())
         self._sessions[name] = session
         session.thread = InheritableThread(target=self._serve, args=(session,), name=name, daemon=True)
         session.thread.start()
@@ -183,7 +194,8 @@ class Service:
         try:
             context = self._spark.sparkContext
             context.setJobGroup(session.name, session.who or session.name)
-            context.setLocalProperty("spark.scheduler.pool", session.name)
+            # Spark keeps a pool for ever: so many as there are places, not one for each caller.
+            context.setLocalProperty("spark.scheduler.pool", f"callers-{session.number % self._places}")
             Spool(
                 self._spark,
                 session.uri,

@@ -233,6 +233,27 @@ def test_programs_run_in_a_spark_of_their_own_and_so_does_what_follows(start, ab
     session.close()
 
 
+@pytest.mark.parametrize(
+    "what", ["a file in place of the directory", "a name that is no text", "a file where a refusal belongs"]
+)
+def test_what_one_caller_does_to_its_directory_is_no_end_of_the_others(start, above: Path, what: str) -> None:
+    service = start(max_callers=1 if what == "a file where a refusal belongs" else 8)
+    session, _ = call(above)
+    assert query(session, "SELECT 1 AS n") == [[1]]
+    (incarnation,) = (path for path in above.iterdir() if path.is_dir())
+    bad = incarnation / "session-bad"
+    if what == "a name that is no text":
+        bad.mkdir(0o700)
+        (bad / "caller").write_bytes(b"\xff\xfe")
+    else:
+        bad.write_text("")  # nothing can be written below it
+    _await(lambda: "session-bad" in service._known)
+    time.sleep(0.3)
+    assert query(session, "SELECT 2 AS n") == [[2]]
+    assert not service.has_ended
+    session.close()
+
+
 def test_it_ends_by_itself_when_nobody_calls(start, above: Path) -> None:
     service = start(max_idle=0.5)
     _await(lambda: service.has_ended)
