@@ -115,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if sys.version_info >= (3, 13):
         # Since then Python tells of each connection to SQLite that was left to the garbage collector, in a later test.
         config.addinivalue_line("filterwarnings", "ignore:unclosed database:ResourceWarning")
-    # psycopg does so with every Python: the own connection of a thread that a test killed is found in a later test.
+    # psycopg does so with every Python, and the later test is not the one that left it.
     config.addinivalue_line("filterwarnings", "ignore:.* was deleted while still open:ResourceWarning")
     if importlib.util.find_spec("pyspark") is not None:
         from pyspark.version import __version__ as spark
