@@ -96,6 +96,7 @@ class BenchTable:
             f"bench.t:{write_id or self.high}:{none_open}::",
             f"{txn}:{none_open}::",
             insert_only=self.insert_only,
+            altered=False,
         )
 
     def run(self, step: Any, *sources: Source, **conf: str) -> JobResult:

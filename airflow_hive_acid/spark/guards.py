@@ -9,7 +9,7 @@ steps: ``spark.hive.acid.sources.allowed`` and ``spark.hive.acid.functions.refus
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
@@ -121,5 +121,7 @@ def _refused(session: SparkSession) -> list[str]:
 
 def _listed(session: SparkSession, key: str) -> list[str]:
     """Of the application's configuration, which no statement can change."""
-    text = session.sparkContext.getConf().get(key, "") or ""
+    java: Any = session._jsparkSession
+    # The one value: `getConf` of PySpark copies the whole configuration, setting by setting, through the gateway.
+    text = str(java.sparkContext().conf().get(key, ""))
     return [item for item in text.replace(",", " ").split() if item]

@@ -9,7 +9,8 @@ may run a program of the operating system. What was looked at is what runs: a qu
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,8 @@ from airflow_hive_acid.spark.versions import rows_of_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark import SparkContext
 
     from airflow_hive_acid.format.jobs import JobSpec, Step
 
@@ -94,13 +97,8 @@ class _Check:
     def __init__(self, session: SparkSession, views: set[str]) -> None:
         java: Any = session._jsparkSession
         self._parser = java.sessionState().sqlParser()
-        jvm: Any = session._jvm
-        self._logical = jvm.org.apache.spark.sql.catalyst.plans.logical
         self._views = views
-        patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        self._with = patterns.UNRESOLVED_WITH()
-        self._window = patterns.WITH_WINDOW_DEFINITION()
-        self._query = patterns.PLAN_EXPRESSION()
+        self._logical, self._with, self._window, self._query = _words(session.sparkContext)
 
     def query(self, text: str) -> Any:
         """A text that Spark is to run.
@@ -160,6 +158,19 @@ class _Check:
                     self._collect(self._asking(definition), leaves, named)
         for child in _each(plan.children()):
             self._collect_named(child, leaves, named)
+
+
+@lru_cache(maxsize=1)
+def _words(context: SparkContext) -> tuple[Any, Any, Any, Any]:
+    """Spark's package of logical plans, and its patterns WITH, WINDOW and query: looking them up takes 22 calls."""
+    catalyst = cast("Any", context._jvm).org.apache.spark.sql.catalyst
+    patterns = catalyst.trees.TreePattern
+    return (
+        catalyst.plans.logical,
+        patterns.UNRESOLVED_WITH(),
+        patterns.WITH_WINDOW_DEFINITION(),
+        patterns.PLAN_EXPRESSION(),
+    )
 
 
 def _each(sequence: Any) -> Iterator[Any]:
