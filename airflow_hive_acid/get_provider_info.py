@@ -119,6 +119,12 @@ def _connection_type() -> dict[str, Any]:
                 "description": "Connection through which Spark jobs are submitted.",
                 "schema": {"type": ["string", "null"], "default": "spark_default"},
             },
+            "spark_service": {
+                "label": "Spark service",
+                "description": "A Spark that runs the statements of several tasks (hive-acid spark serve). Empty: each "
+                "task starts a Spark of its own.",
+                "schema": {"type": ["string", "null"]},
+            },
             "default_database": {
                 "label": "Default database",
                 "description": "Database of names without one, until a script says USE.",

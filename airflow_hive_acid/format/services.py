@@ -46,6 +46,7 @@ class ServiceState:
     :param spark: version of its Spark.
     :param place: the operating system's name of the machine and the processes that can see it; equal: the same.
     :param pid: its process there.
+    :param birth: when that process began, see :func:`birth`; empty when unknown.
     :param started: milliseconds since 1970, by its own clock; for display only.
     :param places: steps at a time.
     :param max_callers: callers at a time.
@@ -65,6 +66,7 @@ class ServiceState:
     max_callers: int
     idle_seconds: float
     callers: tuple[Caller, ...] = ()
+    birth: str = ""
 
     def to_json(self) -> str:
         """The document."""
@@ -98,6 +100,22 @@ def service_name(text: str) -> str:
             "begins with a letter or a digit, and has at most 64 of them"
         )
     return text
+
+
+def birth(pid: int) -> str | None:
+    """When a process of this machine began, as the system counts: another process of the same number has another one.
+
+    :return: empty when the system does not say, None when there is no such process.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            about = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError:
+        return ""
+    # The name of the program, in parentheses, may hold anything; the 22nd field of proc(5) is the 20th behind it.
+    return about.rpartition(")")[2].split()[19]
 
 
 def place() -> str:

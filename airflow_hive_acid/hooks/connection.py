@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.format.services import service_name
 from airflow_hive_acid.hooks.configuration import DEFAULT_SPARK_CONN_ID
 from airflow_hive_acid.metastore.database import parse_url
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _DIALECTS = ("sqlite", "postgresql", "mysql")
-_FIELDS = ("dialect", "metastore_url", "warehouse", "spark_conn_id", "default_database", "spool")
+_FIELDS = ("dialect", "metastore_url", "warehouse", "spark_conn_id", "spark_service", "default_database", "spool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class HiveAcidConnection:
     :param metastore_url: complete, with the password; printing it hides the password.
     :param warehouse: URI of the directory below which databases are created, or None.
     :param default_database: of names without a database.
+    :param spark_service: name or URI of the Spark service that runs statements; None: each task has a Spark of its own.
     :param spool: URI of the directory through which specs and results travel, or None for a local one.
     :param spark_conf: configuration of the Spark applications.
     :param settings: Hive settings given on the connection.
@@ -50,6 +52,7 @@ class HiveAcidConnection:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     default_database: str = "default"
+    spark_service: str | None = None
 
 
 def read_connection(connection: Connection) -> HiveAcidConnection:
@@ -73,6 +76,7 @@ def read_connection(connection: Connection) -> HiveAcidConnection:
         spark_conf=spark_conf,
         settings=settings,
         default_database=_database(name, extra.get("default_database", "default")),
+        spark_service=_service(name, extra.get("spark_service")),
     )
 
 
@@ -93,6 +97,18 @@ def _database(name: str, value: object) -> str:
     if not _NAME.fullmatch(text):
         raise InvalidArgumentsError(f"{name}: default_database is {text[:80]!r}; give the name of one database")
     return text.lower()
+
+
+def _service(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    if ":/" not in text:
+        try:
+            service_name(text)
+        except InvalidArgumentsError as error:
+            raise InvalidArgumentsError(f"{name}: spark_service: {error}") from None
+    return text
 
 
 def _extra(name: str, connection: Connection) -> dict[str, Any]:

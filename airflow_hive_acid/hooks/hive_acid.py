@@ -62,7 +62,8 @@ class HiveAcidHook(BaseHook):
     :param hive_acid_conn_id: the connection.
     :param spark_conn_id: Spark connection to use instead of the one that the connection names.
     :param spark_conf: Spark settings for this use; they win over the connection's.
-    :param spark_service: Spark service that runs statements, instead of the one that the settings name.
+    :param spark_service: Spark service that runs statements, instead of the one that the connection or a setting names;
+        an empty text: a Spark of its own.
     :ivar lineage: what its engines have read and written.
     :ivar tells_lineage: report that to Airflow's hook lineage when the hook is closed; operators tell it themselves.
     """
@@ -164,7 +165,9 @@ class HiveAcidHook(BaseHook):
         """
         from airflow_hive_acid.engine.applications.service import WithService
 
-        service = self.spark_service or self.settings.string("hive.acid.spark.service")
+        service = self.spark_service
+        if service is None:
+            service = self.connection.spark_service or self.settings.string("hive.acid.spark.service")
         own = self.get_launcher(task)
         return WithService(own, service, self.connection.spool, say=self.log.warning) if service else own
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.sql.parsing.builders import MergeClause
 
-_COMMON = ("lease", "transaction", "hive_acid_conn_id", "spark_conn_id")
+_COMMON = ("lease", "transaction", "hive_acid_conn_id", "spark_conn_id", "spark_service")
 _FORMAT = re.compile(r"[A-Za-z0-9_.]{1,200}")
 
 

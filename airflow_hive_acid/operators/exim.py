@@ -45,6 +45,7 @@ class HiveAcidExportTableOperator(_CarriesTables):
 
     template_fields: Sequence[str] = (
         "table", "location", "partitions", "replication", "lease", "hive_acid_conn_id", "spark_conn_id",
+        "spark_service",
     )  # fmt: skip
     template_ext: Sequence[str] = ()
     template_fields_renderers = {"partitions": "json"}  # noqa: RUF012 - Airflow reads it from the class
@@ -92,6 +93,7 @@ class HiveAcidImportTableOperator(_CarriesTables):
 
     template_fields: Sequence[str] = (
         "source", "table", "partitions", "location", "lease", "hive_acid_conn_id", "spark_conn_id",
+        "spark_service",
     )  # fmt: skip
     template_ext: Sequence[str] = ()
     template_fields_renderers = {"partitions": "json"}  # noqa: RUF012 - Airflow reads it from the class

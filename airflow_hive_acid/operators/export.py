@@ -33,6 +33,7 @@ class HiveAcidExportOperator(HiveAcidOperator):
 
     template_fields: Sequence[str] = (
         "path", "query", "table", "format", "parameters", "lease", "hive_acid_conn_id", "spark_conn_id",
+        "spark_service",
     )  # fmt: skip
     template_fields_renderers = {"query": "sql", "parameters": "json"}  # noqa: RUF012 - Airflow reads it from the class
     lineage_literals = False

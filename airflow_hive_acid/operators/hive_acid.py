@@ -62,6 +62,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     :param spark_conn_id: Spark connection instead of the one that the connection names. (templated)
     :param spark_conf: Spark settings for this task; they win over the connection's. Not templated and not shown in the
         rendered template, so that it may hold secrets.
+    :param spark_service: Spark service that runs the statements instead of the one that the connection names; an empty
+        text: a Spark of the task's own. (templated)
     :param variables: what ``${hivevar:name}`` stands for in the statements, by name: text, exchanged as Hive does it
         (docs/reference/sql.md). (templated)
     :param settings: Hive settings of these statements by key, as SET in front of them. (templated)
@@ -82,6 +84,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
 
     template_fields: Sequence[str] = (
         "sql", "variables", "settings", "database", "lease", "transaction", "hive_acid_conn_id", "spark_conn_id",
+        "spark_service",
     )  # fmt: skip
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow reads it from the class
@@ -99,6 +102,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
+        spark_service: str | None = None,
         variables: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         database: str | None = None,
@@ -126,6 +130,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         self.hive_acid_conn_id = hive_acid_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
+        self.spark_service = spark_service
         self.variables = variables
         self.settings = settings
         self.database = database
@@ -169,7 +174,12 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         from airflow_hive_acid.hooks.transactions import EMPTY
 
         spark_conf = self.lineage_conf(context, self.spark_conf or {})
-        hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=spark_conf)
+        hook = HiveAcidHook(
+            self.hive_acid_conn_id,
+            spark_conn_id=self.spark_conn_id,
+            spark_conf=spark_conf,
+            spark_service=self.spark_service,
+        )
         if self.transaction not in EMPTY:
             return self._run_as_member(context, hook)
         agent, once = agent_info(context), once_of(context, self.on_rerun)

@@ -41,7 +41,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
 
     template_fields: Sequence[str] = (
         "table", "from_write_id", "to_write_id", "path", "into", "format", "lease", "hive_acid_conn_id",
-        "spark_conn_id",
+        "spark_conn_id", "spark_service",
     )  # fmt: skip
     lineage_literals = False
     never_a_member = "a range of changes has ended before it is read; read it before the group, or after it"

@@ -35,6 +35,7 @@ from airflow_hive_acid.format.services import (
     SESSION,
     STATE,
     ServiceState,
+    birth,
     place,
     service_name,
 )
@@ -56,7 +57,7 @@ ANSWER_SECONDS = 5.0
 #: So often is it asked whether a service still lives, beside the signs that each session has.
 _LOOK_SECONDS = 0.5
 #: A state that stands still for so long is of a service that has ended, where its process cannot be seen.
-SILENT_SECONDS = 8.0
+STILL_SECONDS = 8.0
 _FOLDER = "services"
 
 
@@ -147,7 +148,7 @@ def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
         filesystem.make_directory(uri)
         before = _state(filesystem, uri)
         if before is not None:
-            time.sleep(SILENT_SECONDS)
+            time.sleep(STILL_SECONDS)
             after = _state(filesystem, uri)
             if after is not None and after.beat != before.beat:
                 raise ConfigurationError(taken)
@@ -230,7 +231,9 @@ def _gone(state: ServiceState) -> str | None:
     """Why its process is known to have ended; None where it lives, or cannot be seen."""
     if not state.place or state.place != place():
         return None
-    return None if os.path.exists(f"/proc/{state.pid}") else f"its process {state.pid} has ended"
+    found = birth(state.pid)
+    lives = found is not None and (not found or not state.birth or found == state.birth)
+    return None if lives else f"its process {state.pid} has ended"
 
 
 class ServiceDriver:

@@ -22,7 +22,18 @@ from pyspark import InheritableThread
 
 import airflow_hive_acid
 from airflow_hive_acid.format.jobs import Append, CloseBatch, JobError, JobResult, Program
-from airflow_hive_acid.format.services import CALLER, CANCEL, LEFT, REFUSED, SESSION, STATE, Caller, ServiceState, place
+from airflow_hive_acid.format.services import (
+    CALLER,
+    CANCEL,
+    LEFT,
+    REFUSED,
+    SESSION,
+    STATE,
+    Caller,
+    ServiceState,
+    birth,
+    place,
+)
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.jobs.run import execute
 from airflow_hive_acid.spark.jobs.spool import ALIVE, Spool
@@ -33,7 +44,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_hive_acid.format.jobs import JobSpec
-    from airflow_hive_acid.spark.hadoop import Entry
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +109,7 @@ class Service:
         self._turns = threading.BoundedSemaphore(places)
         self._sessions: dict[str, _Session] = {}
         self._known: set[str] = set()
+        self._came = 0
         self._ending = threading.Event()
         self._ended = threading.Event()
         self._used = clock()
@@ -138,15 +149,14 @@ class Service:
 
     def _look(self) -> bool:
         """Whether anything is new."""
-        new = False
-        for entry in self._entries():
-            if entry.name.startswith(SESSION) and entry.name not in self._known:
-                self._known.add(entry.name)
-                self._of_one(entry.name, partial(self._take, entry.name))
-                new = True
+        there = self._names()
+        new = there - self._known
+        for name in sorted(new - set(self._sessions)):
+            self._of_one(name, partial(self._take, name))
+        self._known = there  # not more: a service serves for months
         for session in list(self._sessions.values()):
             self._of_one(session.name, partial(self._watch, session))
-        return new
+        return bool(new)
 
     @staticmethod
     def _of_one(name: str, look: Callable[[], None]) -> None:
@@ -156,12 +166,14 @@ class Service:
         except Exception as problem:  # noqa: BLE001 - said above; a caller that is not answered starts a Spark itself
             log.warning("the directory of caller %s cannot be used: %s", name, problem)
 
-    def _entries(self) -> list[Entry]:
+    def _names(self) -> set[str]:
+        """The callers that have come and not yet gone."""
         try:
-            return self._fs.entries(self._fs.qualify(self._uri)) or []
+            entries = self._fs.entries(self._fs.qualify(self._uri)) or []
         except Exception as problem:  # noqa: BLE001 - storage that does not answer now may answer later
             log.warning("new callers cannot be looked for: %s", problem)
-            return []
+            return self._known
+        return {entry.name for entry in entries if entry.name.startswith(SESSION)}
 
     def _take(self, name: str) -> None:
         uri = f"{self._uri}/{name}"
@@ -169,7 +181,8 @@ class Service:
             why = f"it serves {len(self._sessions)} callers, as many as it may"
             self._fs.write_text_atomically(f"{uri}/{REFUSED}", why)
             return
-        session = _Session(uri, name, len(self._known), self._clock())
+        self._came += 1
+        session = _Session(uri, name, self._came, self._clock())
         self._sessions[name] = session
         session.thread = InheritableThread(target=self._serve, args=(session,), name=name, daemon=True)
         session.thread.start()
@@ -264,6 +277,7 @@ class Service:
             places=self._places,
             max_callers=self._max_callers,
             idle_seconds=0.0 if self._sessions else round(self._clock() - self._used, 1),
+            birth=birth(os.getpid()) or "",
             callers=tuple(Caller(s.who, s.running, s.waits) for s in list(self._sessions.values())),
         )
 

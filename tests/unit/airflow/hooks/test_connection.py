@@ -73,6 +73,11 @@ def test_empty_fields_of_the_form_count_as_not_given():
     assert (read.warehouse, read.spark_conn_id) == (None, "spark_default")
 
 
+@pytest.mark.parametrize(("given", "read"), [(None, None), ("", None), ("etl", "etl"), ("s3://b/etl", "s3://b/etl")])
+def test_a_spark_service_is_named_or_given_by_its_uri(given, read):
+    assert connect({"spark_service": given}, host="/m.db").spark_service == read
+
+
 @pytest.mark.parametrize(
     ("extra", "fields", "words"),
     [
@@ -88,6 +93,7 @@ def test_empty_fields_of_the_form_count_as_not_given():
         ([1], {"host": "/m.db"}, ["its extra must be a JSON object"]),
         ("text", {"host": "/m.db"}, ["its extra must be a JSON object"]),
         ({"warehouse": "warehouse"}, {"host": "/m.db"}, ["warehouse", "URI or an absolute path"]),
+        ({"spark_service": "../x"}, {"host": "/m.db"}, ["spark_service", "'../x'", "letters, digits"]),
     ],
 )
 def test_unusable_connection_is_refused_with_field_and_remedy(extra, fields, words):

@@ -7,6 +7,7 @@ import json
 import pytest
 from airflow.sdk import Connection
 
+from airflow_hive_acid.engine.applications.service import WithService
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher
@@ -139,3 +140,24 @@ def test_killed_task_leaves_neither_an_open_txn_nor_a_request_in_the_queue(sqlit
         states = {txn.txn_id: (txn.state, txn.abort_reason) for txn in client.show_transactions()}
         assert states == {mine: (TxnState.ABORTED, "killed by Airflow"), other: (TxnState.OPEN, None)}
         assert hook.withdraw("airflow/d/r/t#1", "again") == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "asked", "used"),
+    [
+        ({}, None, None),
+        ({"spark_service": "etl"}, None, "etl"),
+        ({"hive.acid.spark.service": "night"}, None, "night"),
+        ({"spark_service": "etl", "hive.acid.spark.service": "night"}, None, "etl"),
+        ({"spark_service": "etl"}, "adhoc", "adhoc"),
+        ({"spark_service": "etl", "hive.acid.spark.service": "night"}, "", None),
+    ],
+)
+def test_who_says_which_spark_service_is_used(sqlite_connection, spark_connection, extra, asked, used):
+    sqlite_connection(spool="/spool", **extra)
+    launcher = HiveAcidHook(spark_service=asked).job_launcher()
+    if used is None:
+        assert isinstance(launcher, AirflowSparkLauncher)
+    else:
+        assert isinstance(launcher, WithService)
+        assert launcher.uri == f"file:///spool/services/{used}"

@@ -24,6 +24,7 @@ from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.operators.changes import HiveAcidDeleteOperator
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
+from airflow_hive_acid.operators.export import HiveAcidExportOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document, script_of
 from airflow_hive_acid.settings import Settings
 
@@ -442,3 +443,29 @@ def test_waiting_in_the_slot_returns_how_the_request_ended(tables):
     worker.join()
     assert found["state"] == "ready for cleaning"
     assert found["txn_id"] == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **more: HiveAcidOperator(sql="SELECT 1", **more),
+        lambda **more: HiveAcidDeleteOperator(table="db.t", where="a = 1", **more),
+        lambda **more: HiveAcidExportOperator(path="/x", query="SELECT 1", **more),
+    ],
+)
+def test_a_spark_service_is_handed_to_the_hook(engine, monkeypatch, make):
+    """A template, of operators with arguments of their own, too."""
+    asked = []
+
+    def get_engine(hook, agent_info):
+        asked.append(hook.spark_service)
+        raise JobFailedError("far enough")
+
+    engine([])
+    monkeypatch.setattr(HiveAcidHook, "get_engine", get_engine)
+    for given, rendered in (("svc-{{ ds }}", "svc-2026-11-27"), ("", ""), (None, None)):
+        task = make(task_id="t", spark_service=given)
+        task.render_template_fields({"ds": "2026-11-27"})
+        with pytest.raises(AirflowException, match="far enough"):
+            task.execute(CONTEXT)
+        assert asked.pop() == rendered
