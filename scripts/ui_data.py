@@ -196,7 +196,8 @@ def open_work(shop: Shop, waiters: int = 3) -> list[Transaction]:
     for i in range(waiters):
         queue_for(client, "shop.returns", task("shop_returns", f"book_{i}"))
     queue_for(client, "shop.returns", task("shop_report", "returns_by_day"), exclusive=False)
-    client.leases.grab_lease(["shop.customers"], 3600, user="ann", lease_type="s")
+    # A table that nobody writes: a lease waits for writers, and keeps them off.
+    client.leases.grab_lease(["shop.customers_2025"], 3600, user="ann", lease_type="s")
     client.leases.grab_lease([f"shop.orders/{DAYS[0]}"], 1800, user="night load")
     return [holder, reader]
 

@@ -13,7 +13,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.initiator.by_hand import Wanted
 from airflow_hive_acid.plugins import models, shaping
 from airflow_hive_acid.plugins.access import Actor, AuditedRoute
-from airflow_hive_acid.plugins.routes import Client, RowId
+from airflow_hive_acid.plugins.routes.parameters import Client, RowId
 
 router = APIRouter(
     prefix="/connections/{conn_id}", tags=["actions"], route_class=AuditedRoute, responses=models.RESPONSES

@@ -16,18 +16,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.plugins import (
-    actions,
-    description,
-    failures,
-    routes,
-    routes_cache,
-    routes_pins,
-    routes_replication,
-    routes_tables,
-)
+from airflow_hive_acid.plugins import actions, description, failures
 from airflow_hive_acid.plugins.access import Reader
 from airflow_hive_acid.plugins.metastores import Metastores
+from airflow_hive_acid.plugins.routes import activity, cache, pins, replication, services, tables
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -80,11 +72,11 @@ def make_application(metastores: Metastores | None = None) -> FastAPI:
         metastores = Metastores()
         atexit.register(metastores.close)
     application.state.metastores = metastores
+    application.state.pulses = services.Pulses()
     application.add_middleware(Headers)
     failures.install(application)
-    of_parts = (routes_cache.router, routes_pins.router, routes_replication.router)
-    for router in (routes.router, routes_tables.router, *of_parts, actions.router):
-        application.include_router(router, prefix=API)
+    for part in (activity, tables, cache, pins, replication, services, actions):
+        application.include_router(part.router, prefix=API)
     application.include_router(_description(application), prefix=API)
     application.add_api_route("/", _fallback, methods=["GET"], include_in_schema=False)
     application.mount("/static", StaticFiles(directory=STATIC), name="static")

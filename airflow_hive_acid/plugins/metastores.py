@@ -97,6 +97,13 @@ class Metastores:
         finally:
             known.room.release()
 
+    def connection(self, conn_id: str) -> HiveAcidConnection:
+        """The connection, as it was read lately.
+
+        :raises NoSuchObjectError: when there is no connection of that id for a metastore.
+        """
+        return self._find(conn_id).read
+
     def readings(self, conn_id: str, client: MetastoreClient) -> tuple[Reading, ...]:
         """The health of a metastore, counted at most every few seconds, however many look at it."""
         health = self._find(conn_id).health

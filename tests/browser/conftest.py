@@ -49,6 +49,7 @@ class World:
     shop: Shop
     warehouse: str
     url: str
+    spool: Path
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +59,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     settings = {"hive.compactor.delta.num.threshold": "4"}
     nobody = f"postgresql://nobody:secret@127.0.0.1:{free_port()}/nothing"
     airflow = UiAirflow(directory / "airflow", {
-        "hive_acid_default": {"metastore_url": url, "warehouse": warehouse, **settings},
+        "hive_acid_default": {"metastore_url": url, "warehouse": warehouse, "spool": f"{directory}/spool", **settings},
         "unreachable": {"metastore_url": nobody, "warehouse": warehouse},
     }, dags=directory / "dags")  # fmt: skip
     (directory / "dags").mkdir()
@@ -75,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             replicate(client)
             queue_work(shop, warehouse)
             airflow.wait_until_it_answers()
-            yield World(airflow, client, shop, warehouse, url)
+            yield World(airflow, client, shop, warehouse, url, directory / "spool")
     finally:
         airflow.stop()
 

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from sqlalchemy import delete, insert
 from ui_data import queue_for, task
 
+from airflow_hive_acid.format.services import Caller, ServiceState
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_COMPACTIONS
 from tests.browser.conftest import PATIENCE
 
@@ -278,3 +279,23 @@ def withhold(seen: Visit, name: str) -> None:
     """An Airflow that does not share this with its plugins."""
     script = "Object.defineProperty(globalThis, NAME, { get: () => undefined, set() {} })".replace("NAME", repr(name))
     seen.page.add_init_script(script)
+
+
+def test_spark_services_are_shown_with_whom_they_serve_and_with_why_one_is_not_used(
+    world: World, visit: Callable[..., Visit]
+) -> None:
+    state = ServiceState(
+        incarnation="one", beat=1, application_id="app-7", package="0.0.1", python="3.9", spark="4.3.0", place="elsewhere",
+        pid=1, started=1, places=2, max_callers=9, idle_seconds=0.0,
+        callers=(Caller("nightly/run/load", "INSERT INTO <b>t</b>"), Caller("ann@host", "", True)),
+    )  # fmt: skip
+    seen = visit("viewer").open(view="overview")
+    expect(seen.page.locator(".ha")).to_contain_text("Spark services")
+    (world.spool / "services" / "etl").mkdir(parents=True)
+    (world.spool / "services" / "etl" / "state.json").write_text(state.to_json())
+    row = seen.row("Spark services", "etl")
+    for text in ("not used", "it is of airflow-hive-acid 0.0.1", "2 of 9", "1 of 2", "app-7"):
+        expect(row).to_contain_text(text, timeout=PATIENCE)
+    caller = seen.row("Callers of Spark services", "nightly/run/load")
+    expect(caller).to_contain_text("INSERT INTO <b>t</b>")
+    expect(caller).to_contain_text("runs")

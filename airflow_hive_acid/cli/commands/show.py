@@ -1,4 +1,4 @@
-"""``hive-acid show``: what is going on in the metastore. Rows are printed while they are read."""
+"""``hive-acid show``: what goes on in the metastore and in Spark services. Rows are printed while they are read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_hive_acid.cli.output import Format, print_stream
+from airflow_hive_acid.cli.output import Format, print_stream, say
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import parse_partition_name, partition_name
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.cli.session import CliSession
+    from collections.abc import Iterator
 
-app = typer.Typer(help="Locks, waits, transactions and compactions, as SHOW prints them.", no_args_is_help=True)
+    from airflow_hive_acid.cli.session import CliSession
+    from airflow_hive_acid.engine.applications.found_services import FoundService
+
+app = typer.Typer(
+    help="Locks, waits, transactions and compactions, as SHOW prints them; Spark services.", no_args_is_help=True
+)
+#: A service says that it lives every two seconds.
+_LOOK_AGAIN_SECONDS = 3.0
+_SERVICE_COLUMNS = (
+    "service", "state", "application", "places", "max_callers", "idle_seconds", "caller", "statement", "turn",
+    "versions",
+)  # fmt: skip
 _FormatOption = Annotated[Format, typer.Option("--format", help="How the rows are printed.")]
 _LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="So many rows at most.")]
 _WhatArgument = Annotated[str | None, typer.Argument(metavar="[DATABASE|DATABASE.TABLE]", show_default="everything")]
@@ -89,6 +100,32 @@ def compactions(
         order=tuple(_order(text) for text in order or ()),
         **_place(what, partition),
     )
+
+
+@app.command("spark-services")
+def spark_services(
+    spool: Annotated[
+        str | None, typer.Option(help="The spool below which they are; default: those of this machine and user.")
+    ] = None,
+    form: _FormatOption = Format.TABLE,
+) -> None:
+    """Spark services: what they run for whom, and why a caller would not use one. A row for each caller."""
+    from airflow_hive_acid.engine.applications.found_services import find_services, services_directory
+
+    found = find_services(spool, look_again=_LOOK_AGAIN_SECONDS)
+    if not found:
+        say(f"there is no Spark service in {services_directory(spool)}")
+    print_stream(_SERVICE_COLUMNS, (row for one in found for row in _service_rows(one)), form)
+
+
+def _service_rows(found: FoundService) -> Iterator[list[Any]]:
+    state = found.state
+    versions = f"{state.package}, Spark {state.spark}, Python {state.python}"
+    about = [found.name, found.problem or "serves", state.application_id, state.places, state.max_callers]
+    for caller in state.callers or (None,):
+        turn = "" if caller is None or not caller.running else "waits" if caller.waits else "runs"
+        said = ["", "", ""] if caller is None else [caller.who, caller.running, turn]
+        yield [*about, state.idle_seconds, *said, versions]
 
 
 def _place(what: str | None, partition: str | None) -> dict[str, str | None]:

@@ -34,7 +34,8 @@ def serve(
     ] = None,
 ) -> None:
     """Run a Spark that serves the statements of others, until it is told to end (Ctrl-C, SIGTERM)."""
-    from airflow_hive_acid.engine.applications.service import ServiceSettings, service_directory, serving
+    from airflow_hive_acid.engine.applications.found_services import service_directory
+    from airflow_hive_acid.engine.applications.service import ServiceSettings, serving
 
     session: CliSession = context.obj
     uri = service_directory(name, spool)

@@ -14,15 +14,13 @@ import logging
 import os
 import socket
 import stat
-import sys
 import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import airflow_hive_acid
+from airflow_hive_acid.engine.applications.found_services import gone, read_state, service_directory, unfit
 from airflow_hive_acid.engine.applications.launcher import make_spool
-from airflow_hive_acid.engine.applications.package_zip import cache_directory
 from airflow_hive_acid.engine.applications.spool import SpoolSession, put
 from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 from airflow_hive_acid.filesystem import open_filesystem
@@ -34,10 +32,6 @@ from airflow_hive_acid.format.services import (
     REFUSED,
     SESSION,
     STATE,
-    ServiceState,
-    birth,
-    place,
-    service_name,
 )
 from airflow_hive_acid.maintenance.worker.jobs import Application
 
@@ -48,6 +42,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.applications.launcher import JobLauncher, JobSession
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
+    from airflow_hive_acid.format.services import ServiceState
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +53,6 @@ ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 #: A state that stands still for so long is of a service that has ended, where its process cannot be seen.
 STILL_SECONDS = 8.0
-_FOLDER = "services"
 
 
 class ServiceLauncher(Protocol):
@@ -68,23 +62,6 @@ class ServiceLauncher(Protocol):
         self, job: str, arguments: Sequence[str], conf: Mapping[str, str], application: Application
     ) -> SpoolSession:
         """Start it in the background."""
-
-
-def services_directory(spool: str | None) -> str:
-    """URI below which services lie.
-
-    :param spool: where the spools of a connection are; None: on this machine, for this user.
-    """
-    return f"{spool.rstrip('/')}/{_FOLDER}" if spool else (cache_directory() / _FOLDER).as_uri()
-
-
-def service_directory(service: str, spool: str | None) -> str:
-    """URI of a service.
-
-    :param service: its name, or this URI itself.
-    :raises InvalidArgumentsError: when it cannot be a name.
-    """
-    return service.rstrip("/") if ":/" in service else f"{services_directory(spool)}/{service_name(service)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +123,10 @@ def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
     taken = f"a service named {uri.rpartition('/')[2]!r} runs already, in {uri}; give another --name, or end that one"
     if path is None:
         filesystem.make_directory(uri)
-        before = _state(filesystem, uri)
+        before = read_state(filesystem, uri)
         if before is not None:
             time.sleep(STILL_SECONDS)
-            after = _state(filesystem, uri)
+            after = read_state(filesystem, uri)
             if after is not None and after.beat != before.beat:
                 raise ConfigurationError(taken)
         yield
@@ -175,65 +152,6 @@ def _require_private(path: str) -> None:
         raise ConfigurationError(
             f"others have rights in {path} and could read what is handed to a service; take them away: chmod go= {path}"
         )
-
-
-def _state(filesystem: StreamingFilesystem, uri: str) -> ServiceState | None:
-    """What a service says of itself; None where there is none. Some storage has no state for a moment at each beat."""
-    for pause in (0.02, 0.05, 0.1, None):
-        try:
-            return ServiceState.of(filesystem.read_text(f"{uri}/{STATE}"))
-        except FileNotFoundError:
-            if pause is None or not filesystem.exists(uri):
-                return None
-            time.sleep(pause)
-        except ValueError:
-            return None
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class FoundService:
-    """A service that somebody has started.
-
-    :param problem: why a caller here would not use it; None when it would.
-    """
-
-    name: str
-    uri: str
-    state: ServiceState
-    problem: str | None
-
-
-def find_services(spool: str | None) -> list[FoundService]:
-    """The services below a spool, by name; those that have ended without a word among them."""
-    above = services_directory(spool)
-    filesystem = open_filesystem(above)
-    try:
-        names = [entry.name for entry in filesystem.list_files(above) if entry.is_dir]
-    except FileNotFoundError:
-        return []
-    found = [(name, f"{above}/{name}") for name in names]
-    states = [(name, uri, state) for name, uri in found if (state := _state(filesystem, uri)) is not None]
-    return [FoundService(name, uri, state, unfit(state) or _gone(state)) for name, uri, state in states]
-
-
-def unfit(state: ServiceState) -> str | None:
-    """Why a service cannot run what this version of the package asks for; None when it can."""
-    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if state.package != airflow_hive_acid.__version__:
-        return f"it is of airflow-hive-acid {state.package}, and this is {airflow_hive_acid.__version__}"
-    if state.python != python:
-        return f"its Python is {state.python}, and this one is {python}"
-    return None
-
-
-def _gone(state: ServiceState) -> str | None:
-    """Why its process is known to have ended; None where it lives, or cannot be seen."""
-    if not state.place or state.place != place():
-        return None
-    found = birth(state.pid)
-    lives = found is not None and (not found or not state.birth or found == state.birth)
-    return None if lives else f"its process {state.pid} has ended"
 
 
 class ServiceDriver:
@@ -262,10 +180,10 @@ class ServiceDriver:
     def _look(self) -> None:
         if self._filesystem.exists(f"{self._session}/{LEFT}"):
             self._code = 0
-        elif _gone(self._state) is not None or not self._filesystem.exists(self._session):
+        elif gone(self._state) is not None or not self._filesystem.exists(self._session):
             self._code = 1
         else:
-            state = _state(self._filesystem, self._uri)
+            state = read_state(self._filesystem, self._uri)
             if state is not None and state.incarnation != self._state.incarnation:
                 self._code = 1
 
@@ -401,10 +319,10 @@ class WithService:
         path = filesystem.local_path(self.uri)
         if path is not None and os.path.isdir(path):
             _require_private(path)
-        state = _state(filesystem, self.uri)
+        state = read_state(filesystem, self.uri)
         if state is None:
             return None, f"there is none in {self.uri}"
-        problem = unfit(state) or _gone(state)
+        problem = unfit(state) or gone(state)
         if problem is not None:
             return None, problem
         session = f"{self.uri}/{state.incarnation}/{SESSION}{uuid.uuid4()}"

@@ -5,7 +5,7 @@ import { describeError, toQuery } from "./state.js";
 
 const BASE = new URL("..", location.href);
 const PATHS = {
-  overview: [["Health", "overview", "findings"], ["Waiting locks", "overview", "waiting_locks"], ["Failures", "overview", "failures"], ["Queue", "overview", "queue"]],
+  overview: [["Health", "overview", "findings"], ["Waiting locks", "overview", "waiting_locks"], ["Failures", "overview", "failures"], ["Queue", "overview", "queue"], ["Spark services", "spark-services", "items"]],
   transactions: [["Transactions", "transactions", "items"]],
   locks: [["Locks", "locks", "items"]],
   compactions: [["Compactions", "compactions", "items"]],

@@ -13,13 +13,8 @@ import pytest
 
 import airflow_hive_acid
 from airflow_hive_acid.engine.applications import service
-from airflow_hive_acid.engine.applications.service import (
-    ServiceSettings,
-    WithService,
-    find_services,
-    service_directory,
-    serving,
-)
+from airflow_hive_acid.engine.applications.found_services import find_services, service_directory
+from airflow_hive_acid.engine.applications.service import ServiceSettings, WithService, serving
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.format.services import STATE, ServiceState, birth, place
 from airflow_hive_acid.maintenance.worker.jobs import Application

@@ -7,6 +7,7 @@ import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h } 
 import { viewQuery } from "../state.js";
 import { Table } from "../table.js";
 import { CachePanel } from "./cache.js";
+import { ServicesPanel } from "./services.js";
 import { COMPACTION_COLUMNS, TxnLink, words } from "./shared.js";
 
 const { React } = globalThis;
@@ -49,7 +50,8 @@ export function Overview() {
           data.leases.length
             ? h(Table, { label: "Leases", columns: LEASES, rows: data.leases, context: { clock } })
             : h("p", { className: "ha-empty" }, "No lease is held.")),
-        h(CachePanel))));
+        h(CachePanel)),
+      h(ServicesPanel)));
 }
 
 function More({ view, more, children }) {

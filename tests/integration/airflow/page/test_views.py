@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 
+from airflow_hive_acid import __version__
+from airflow_hive_acid.format.services import Caller, ServiceState
 from airflow_hive_acid.metastore.compaction.measures import Measure
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.clock import now_ms
@@ -14,11 +18,13 @@ from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks import legacy_lock_manager
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.plugins.routes.services import Pulses
 from airflow_hive_acid.replication.policies.state import KeptEvent, ObjectState, Phase, PolicyRecord
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
@@ -195,3 +201,33 @@ def test_the_api_keeps_what_its_description_promises(
         check()
         checked += 1
     assert checked == sum(len(verbs) for verbs in document["paths"].values()) >= 22
+
+
+def test_spark_services_are_shown_with_callers_and_with_why_one_is_not_used(
+    metastore: MetastoreClient, ask: Callable[..., Any], application: FastAPI, tmp_path: Path, monkeypatch
+) -> None:
+    """Of a service elsewhere only the beat tells whether it lives: one that stands still is gone."""
+    monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path))
+    assert ask("/spark-services").json() | {"now": 0} == {
+        "items": [], "at": f"file://{tmp_path}/services", "shared": False, "now": 0,
+    }  # fmt: skip
+    elsewhere = ServiceState(
+        incarnation="one", beat=1, application_id="app-1", package=__version__,
+        python=f"{sys.version_info[0]}.{sys.version_info[1]}", spark="4.3.0", place="elsewhere", pid=1, started=5,
+        places=2, max_callers=3, idle_seconds=0.0,
+        callers=(Caller("dag/run/a", "INSERT"), Caller("dag/run/b", "UPDATE", True), Caller("ann")),
+    )  # fmt: skip
+    for name, state in {"etl": elsewhere, "old": replace(elsewhere, package="0.1", callers=())}.items():
+        (tmp_path / "services" / name).mkdir(parents=True)
+        (tmp_path / "services" / name / "state.json").write_text(state.to_json())
+    now = [0.0]
+    application.state.pulses = Pulses(clock=lambda: now[0])
+    etl, old = ask("/spark-services").json()["items"]
+    assert (etl["problem"], etl["running"], etl["waiting"], len(etl["callers"])) == (None, 1, 1, 3)
+    assert etl["callers"][1] == {"who": "dag/run/b", "running": "UPDATE", "waits": True}
+    assert old["problem"].startswith("it is of airflow-hive-acid 0.1")
+    now[0] = 11.0
+    assert ask("/spark-services").json()["items"][0]["problem"] == "it has given no sign of life for 10 s"
+    (tmp_path / "services" / "etl" / "state.json").write_text(replace(elsewhere, beat=2).to_json())
+    assert ask("/spark-services").json()["items"][0]["problem"] is None
+    assert ask("/spark-services", "anonymous").status_code == 401

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.engine.applications import spool
-from airflow_hive_acid.engine.applications.service import (
-    ServiceSettings,
-    WithService,
-    find_services,
-    service_directory,
-    serving,
-)
+from airflow_hive_acid.engine.applications.found_services import find_services, service_directory
+from airflow_hive_acid.engine.applications.service import ServiceSettings, WithService, serving
 from airflow_hive_acid.errors import ConfigurationError, HiveAcidError, JobFailedError
 from airflow_hive_acid.format.jobs import Column, JobSpec, Program, Select, Source
 from airflow_hive_acid.maintenance.worker.jobs import Application

@@ -26,7 +26,8 @@ from airflow_hive_acid.metastore.listing import (
 from airflow_hive_acid.plugins import cursors, models, shaping, shaping_tables
 from airflow_hive_acid.plugins import models_tables as tables_models
 from airflow_hive_acid.plugins.access import reader
-from airflow_hive_acid.plugins.routes import Client, Cursor, Limit, Text, compactions_of
+from airflow_hive_acid.plugins.routes.activity import compactions_of
+from airflow_hive_acid.plugins.routes.parameters import Client, Cursor, Limit, Text
 
 _POINTS = 500
 _EVENTS = 500

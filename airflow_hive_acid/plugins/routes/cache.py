@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 
 from airflow_hive_acid.plugins import models
 from airflow_hive_acid.plugins.access import reader
-from airflow_hive_acid.plugins.routes import Client
+from airflow_hive_acid.plugins.routes.parameters import Client
 
 router = APIRouter(prefix="/connections", dependencies=[Depends(reader)], responses=models.RESPONSES)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from airflow_hive_acid.metastore.database import now_ms
 from airflow_hive_acid.plugins import models
 from airflow_hive_acid.plugins.access import reader
-from airflow_hive_acid.plugins.routes import Client
+from airflow_hive_acid.plugins.routes.parameters import Client
 from airflow_hive_acid.replication.policies.state import (
     MAX_EVENTS_SHOWN,
     Phase,

@@ -10,7 +10,7 @@ from airflow_hive_acid.metastore.database import now_ms
 from airflow_hive_acid.metastore.txns import Pin, PinState
 from airflow_hive_acid.plugins import models
 from airflow_hive_acid.plugins.access import reader
-from airflow_hive_acid.plugins.routes import Client
+from airflow_hive_acid.plugins.routes.parameters import Client
 
 router = APIRouter(prefix="/connections", dependencies=[Depends(reader)], responses=models.RESPONSES)
 _STATES: dict[PinState, Literal["active", "ended", "settled"]] = {

@@ -1,13 +1,10 @@
-"""The routes that read txns, locks, compactions and leases; tables and actions have modules of their own."""
+"""The routes that read txns, locks, compactions and leases."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from airflow_hive_acid import __version__
 from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError, NoSuchTxnError
@@ -47,7 +44,8 @@ from airflow_hive_acid.metastore.listing import durations as durations_of_compac
 from airflow_hive_acid.metastore.locks import Party, read_wait_graph
 from airflow_hive_acid.plugins import cursors, models, server_database, shaping
 from airflow_hive_acid.plugins.access import Reader, may_act, may_read, reader
-from airflow_hive_acid.plugins.metastores import Metastores, default_connection, read_metastore
+from airflow_hive_acid.plugins.metastores import default_connection, read_metastore
+from airflow_hive_acid.plugins.routes.parameters import Client, ConnId, Cursor, FilterId, Limit, RowId, Text
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
 STATES = Literal[
@@ -56,34 +54,7 @@ STATES = Literal[
 TYPES = Literal["major", "minor", "rebalance", "abort_txn_cleanup"]
 _SHOWN, _FEW = 200, 10
 
-ConnId = Annotated[str, Path(min_length=1, max_length=250, description="Id of an Airflow connection of a metastore.")]
-Limit = Annotated[int, Query(ge=1, le=500, description="Rows at most.")]
-Cursor = Annotated[
-    str | None, Query(max_length=cursors.LONGEST, description="Where the page begins: `next` of another.")
-]
-Text = Annotated[str | None, Query(min_length=1, max_length=767)]
-RowId = Annotated[int, Path(ge=1, le=2**63 - 1)]
-FilterId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
-
 router = APIRouter(prefix="/connections", dependencies=[Depends(reader)], responses=models.RESPONSES)
-
-
-def opened(request: Request, user: GetUserDep, conn_id: ConnId) -> Iterator[MetastoreClient]:
-    """The client of the connection's metastore, while the request is served.
-
-    :raises HTTPException: 403 when the connection belongs to a team that the user is not in.
-    """
-    if not may_read(user, conn_id):
-        raise HTTPException(403, f"you may not read {conn_id}: it belongs to a team that you are not a member of")
-    metastores: Metastores = request.app.state.metastores
-    with metastores.client(conn_id) as client:
-        yield client
-
-
-# The place among those at work is given up before the answer is sent: whoever reads slowly holds nobody up.
-# FastAPI before 0.118 always closed before it sent the answer, and has no such word.
-_BEFORE_THE_ANSWER: Any = {"scope": "function"} if "scope" in inspect.signature(Depends).parameters else {}
-Client = Annotated[MetastoreClient, Depends(opened, **_BEFORE_THE_ANSWER)]
 
 
 def compactions_of(connection: Any, client: MetastoreClient, found: list[Compaction]) -> list[models.Compaction]:
