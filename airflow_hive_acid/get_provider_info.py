@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.time_travel",
             "operators.spark",
             "operators.stream",
+            "operators.services",
             "operators.compact",
             "operators.worker",
             "operators.leases",
@@ -182,6 +183,11 @@ def _options() -> dict[str, Any]:
             "Tasks that run in one process, as in dag.test(), share a Spark application. Airflow's executors give each "
             "task a process of its own; leave it off there.",
             default="False",
+        ),
+        "spark_services": _option(
+            "string",
+            "Names of Spark services that DAGs keep alive, one DAG each. It takes a worker slot as long as it runs.",
+            example="etl, adhoc",
         ),
         "compaction_pool": _option("string", "Airflow pool in which the Worker's tasks run.", default="default_pool"),
         "compaction_pools": _option(

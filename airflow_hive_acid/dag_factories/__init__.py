@@ -18,8 +18,17 @@ if TYPE_CHECKING:
         worker_dag,
     )
     from airflow_hive_acid.dag_factories.replication import replication_dags
+    from airflow_hive_acid.dag_factories.services import spark_service_dags
 
-__all__ = ["cleaner_dag", "history_purge_dag", "initiator_dag", "reaper_dag", "replication_dags", "worker_dag"]
+__all__ = [
+    "cleaner_dag",
+    "history_purge_dag",
+    "initiator_dag",
+    "reaper_dag",
+    "replication_dags",
+    "spark_service_dags",
+    "worker_dag",
+]
 
 _HOMES = {
     "cleaner_dag": "maintenance",
@@ -27,6 +36,7 @@ _HOMES = {
     "initiator_dag": "maintenance",
     "reaper_dag": "maintenance",
     "replication_dags": "replication",
+    "spark_service_dags": "services",
     "worker_dag": "maintenance",
 }
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from airflow_hive_acid.operators.replication import HiveAcidReplicationOperator
     from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
+    from airflow_hive_acid.operators.services import HiveAcidSparkServiceOperator
     from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
     from airflow_hive_acid.operators.stream import HiveAcidStreamOperator
     from airflow_hive_acid.operators.time_travel import (
@@ -73,6 +74,7 @@ __all__ = [
     "HiveAcidReplicationOperator",
     "HiveAcidRetryPolicy",
     "HiveAcidSparkOperator",
+    "HiveAcidSparkServiceOperator",
     "HiveAcidStreamOperator",
     "HiveAcidTransactionOutcomeOperator",
     "HiveAcidUnpinOperator",
@@ -106,6 +108,7 @@ _HOMES = {
     "HiveAcidReplicationOperator": "replication",
     "HiveAcidRetryPolicy": "retries",
     "HiveAcidSparkOperator": "spark",
+    "HiveAcidSparkServiceOperator": "services",
     "HiveAcidStreamOperator": "stream",
     "HiveAcidTransactionOutcomeOperator": "transactions",
     "HiveAcidUnpinOperator": "time_travel",

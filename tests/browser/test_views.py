@@ -285,8 +285,8 @@ def test_spark_services_are_shown_with_whom_they_serve_and_with_why_one_is_not_u
     world: World, visit: Callable[..., Visit]
 ) -> None:
     state = ServiceState(
-        incarnation="one", beat=1, application_id="app-7", package="0.0.1", python="3.9", spark="4.3.0", place="elsewhere",
-        pid=1, started=1, places=2, max_callers=9, idle_seconds=0.0,
+        incarnation="one", beat=1, application_id="app-7", package="0.0.1", python="3.9", spark="4.3.0",
+        place="elsewhere", pid=1, started=1, places=2, max_callers=9, idle_seconds=0.0,
         callers=(Caller("nightly/run/load", "INSERT INTO <b>t</b>"), Caller("ann@host", "", True)),
     )  # fmt: skip
     seen = visit("viewer").open(view="overview")

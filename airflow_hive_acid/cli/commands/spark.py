@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,10 @@ def serve(
 
     session: CliSession = context.obj
     uri = service_directory(name, spool)
-    with serving(session.spark_launcher(), uri, ServiceSettings(places, max_callers, max_idle)) as application:
+    with (
+        contextlib.suppress(KeyboardInterrupt),  # that is how it is told to end
+        serving(session.spark_launcher(), uri, ServiceSettings(places, max_callers, max_idle)) as application,
+    ):
         application_id = application.wait_ready()
         say(f"Spark service {name!r} ({application_id}) serves callers with --spark-service {name}, in {uri}")
         while application.is_alive:
