@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 _numbers = itertools.count(1)
+_SOCKETS = "ignore:(?s).*unclosed <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
+"""The client leaves the socket of a handshake that failed to the collector of rubbish, which warns tests later."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/zookeeper/" in str(item.path):
             item.add_marker(pytest.mark.zookeeper)
+            item.add_marker(pytest.mark.filterwarnings(_SOCKETS))
 
 
 @pytest.fixture(scope="session")

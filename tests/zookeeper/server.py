@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,22 +25,55 @@ class ServerError(Exception):
     """The server does not start; the text holds the end of what it said."""
 
 
+@dataclass(frozen=True)
+class Guard:
+    """TLS and users of a server.
+
+    :param store: file of its key and certificate; ``trusted``: of those who sign clients' certificates. PEM.
+    :param wants_certificate: whether clients must show one.
+    :param jaas: file of the users that log in by SASL.
+    """
+
+    store: Path
+    trusted: Path
+    jaas: Path
+    wants_certificate: bool = False
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """For its Java."""
+        return (f"-Djava.security.auth.login.config={self.jaas}",)
+
+    def lines(self, port: int) -> str:
+        """For ``zoo.cfg``."""
+        return (
+            f"secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n"
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+            f"ssl.keyStore.location={self.store}\nssl.trustStore.location={self.trusted}\n"
+            f"ssl.clientAuth={'need' if self.wants_certificate else 'none'}\n"
+            "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
+        )
+
+
 class Server:
     """A running server.
 
     :param durable: it answers a write when that is on the disk, as servers do by default.
+    :param guard: TLS on ``secure_port``, and users.
     :ivar port: where it listens, on 127.0.0.1.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False, guard: Guard | None = None) -> None:
         self.port = _free_port()
+        self.secure_port = _free_port()
+        self._guard = guard
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         # Sessions of one second and more: a client that was killed is given up soon.
         (folder / "zoo.cfg").write_text(
             f"tickTime=500\ndataDir={folder / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             "admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\nautopurge.purgeInterval=0\n"
-            f"forceSync={'yes' if durable else 'no'}\n"
+            f"forceSync={'yes' if durable else 'no'}\n" + ("" if guard is None else guard.lines(self.secure_port))
         )
 
     @property
@@ -50,9 +84,11 @@ class Server:
     def start(self) -> None:
         """Start it, with what it knew when it was stopped, and wait until it serves."""
         java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
-        jars = [str(path) for name in _JARS for path in sorted(SPARK_JARS.glob(f"{name}-*.jar"))]
+        names = _JARS if self._guard is None else (*_JARS, "netty", "slf4j", "log4j")
+        jars = [str(path) for name in names for path in sorted(SPARK_JARS.glob(f"{name}-*.jar"))]
+        options = () if self._guard is None else self._guard.options
         command = [
-            java, "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", os.pathsep.join(jars),
+            java, *options, "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", os.pathsep.join(jars),
             "org.apache.zookeeper.server.ZooKeeperServerMain", str(self._folder / "zoo.cfg"),
         ]  # fmt: skip
         log = self._folder / "zookeeper.log"
@@ -84,9 +120,9 @@ class Server:
 
 
 @contextmanager
-def running_server(folder: Path, *, durable: bool = False) -> Iterator[Server]:
+def running_server(folder: Path, *, durable: bool = False, guard: Guard | None = None) -> Iterator[Server]:
     """A server that runs until the block ends."""
-    server = Server(folder, durable=durable)
+    server = Server(folder, durable=durable, guard=guard)
     server.start()
     try:
         yield server

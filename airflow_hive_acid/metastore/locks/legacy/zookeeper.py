@@ -15,7 +15,6 @@ which ends the txn, undoes what its jobs did (R4).
 from __future__ import annotations
 
 import contextlib
-import importlib
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ from airflow_hive_acid.metastore.locks.legacy.concurrency_model import (
     Object,
     objects_of,
 )
+from airflow_hive_acid.metastore.locks.legacy.zookeeper_access import Access, kazoo_module
 from airflow_hive_acid.metastore.locks.legacy.zookeeper_nodes import (
     PREFIXES,
     TXN_PREFIX,
@@ -104,13 +104,12 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
         super().__init__(settings)
         self._database = database
         self._enabled = settings.flag("hive.support.concurrency")
-        self._hosts = hosts_of(settings.string("hive.zookeeper.quorum"), settings.integer("hive.zookeeper.client.port"))
+        self._access = Access.of(settings)
         namespace = [part for part in settings.string("hive.zookeeper.namespace").split("/") if part]
         self._root = "/" + "/".join(map(escape, namespace))
         if not namespace:
             raise ConfigurationError("hive.zookeeper.namespace is empty; name a node, such as hive_zookeeper_namespace")
-        self._session_seconds = settings.seconds("hive.zookeeper.session.timeout")
-        self._answer_seconds = settings.seconds("hive.zookeeper.connection.timeout")
+        self._answer_seconds = self._access.answer_seconds
         self._cleans = settings.flag("hive.zookeeper.clean.extra.nodes")
         self._kazoo: Any = None
         self._connecting = threading.Lock()  # heartbeats come from another thread
@@ -243,7 +242,7 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
 
     def _create(self, place: Object, mode: str, data: LockData, lock_id: int, number: int) -> _Held:
         path, data = path_of(self._root, place), replace(data, lock_id=lock_id, number=number)
-        no_node = _kazoo("exceptions").NoNodeError
+        no_node = kazoo_module("exceptions").NoNodeError
         for _ in range(_TRIES):
             with contextlib.suppress(no_node):  # The object was removed between its creation and that of the lock.
                 made, stat = self._answer(
@@ -298,7 +297,7 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
 
     def _remove(self, paths: Sequence[str]) -> bool:
         """Delete nodes; whether they are gone now. One with children stays."""
-        errors = _kazoo("exceptions")
+        errors = kazoo_module("exceptions")
         pending = [self._session().delete_async(path) for path in paths]
         gone = True
         for answer in pending:
@@ -314,7 +313,7 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
         """The locks held at a path and below it, each object's by age."""
         try:
             names: list[str] = self._answer(self._session().get_children_async(path))
-        except _kazoo("exceptions").NoNodeError:
+        except kazoo_module("exceptions").NoNodeError:
             return
         locks = [node for node in map(LockNode.parse, names) if node is not None]
         held = [node.name for node in locks if first_in_the_way(node, names) is None]
@@ -331,7 +330,7 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
     def _found(self, path: str, pending: Any) -> _Held | None:
         try:
             data, stat = self._answer(pending)
-        except _kazoo("exceptions").NoNodeError:
+        except kazoo_module("exceptions").NoNodeError:
             return None
         # By ZooKeeper's clock, which is one for all.
         return _Held(
@@ -359,13 +358,7 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
         """
         with self._connecting:
             if self._kazoo is None:
-                kazoo = _kazoo("client").KazooClient(hosts=self._hosts, timeout=self._session_seconds)
-                try:
-                    kazoo.start(timeout=self._answer_seconds)
-                except _kazoo("handlers.threading").KazooTimeoutError as error:
-                    kazoo.close()
-                    raise self._unavailable() from error
-                self._kazoo = kazoo
+                self._kazoo = self._access.connect(self._root)
             return self._kazoo
 
     def _end_session(self) -> None:
@@ -380,49 +373,22 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
 
         :raises MetastoreUnavailableError: when there is none.
         """
-        errors = _kazoo("exceptions")
+        errors = kazoo_module("exceptions")
         try:
             return pending.get(timeout=self._answer_seconds)
         except (errors.NoNodeError, errors.NotEmptyError):
             raise
-        except errors.SessionExpiredError as error:
+        except (errors.SessionExpiredError, errors.AuthFailedError) as error:
             # The next call begins a new one at once; this client would refuse them until it has done so by itself.
             self._end_session()
-            raise _SessionEndedError(f"ZooKeeper at {self._hosts} has ended the session") from error
-        except (errors.KazooException, _kazoo("handlers.threading").KazooTimeoutError) as error:
-            raise self._unavailable() from error
-
-    def _unavailable(self) -> MetastoreUnavailableError:
-        return MetastoreUnavailableError(
-            f"ZooKeeper at {self._hosts} (hive.zookeeper.quorum) does not answer within {self._answer_seconds:g} s "
-            "(hive.zookeeper.connection.timeout)"
-        )
+            raise _SessionEndedError(f"ZooKeeper at {self._access.hosts} has ended the session") from error
+        except errors.NoAuthError as error:
+            raise self._access.forbidden(self._root) from error
+        except (errors.KazooException, kazoo_module("handlers.threading").KazooTimeoutError) as error:
+            raise self._access.unavailable() from error
 
     def _lost(self, lock_id: int, why: str = "it was released, or ended with the session in ZooKeeper") -> NoReturn:
         raise NoSuchLockError(f"no lock {lock_id}: {why}")
-
-
-def hosts_of(quorum: str, port: int) -> str:
-    """The servers as ``host:port,…``; a host that names no port gets the common one.
-
-    :raises ConfigurationError: when there is none.
-    """
-    hosts = [host.strip() for host in quorum.split(",") if host.strip()]
-    if not hosts:
-        raise ConfigurationError(
-            "hive.zookeeper.quorum is empty, and hive.lock.manager wants ZooKeeper; set it to host[:port],…"
-        )
-    return ",".join(host if ":" in host.rpartition("]")[2] else f"{host}:{port}" for host in hosts)
-
-
-def _kazoo(module: str) -> Any:
-    try:
-        return importlib.import_module(f"kazoo.{module}")
-    except ImportError as error:
-        raise ConfigurationError(
-            "hive.lock.manager wants ZooKeeper, and its client is not installed: pip install "
-            "'airflow-hive-acid[zookeeper]'"
-        ) from error
 
 
 def _node(path: str) -> LockNode:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import ConfigurationError
-from airflow_hive_acid.metastore.locks.legacy.zookeeper import hosts_of
+from airflow_hive_acid.metastore.locks.legacy.zookeeper_access import hosts_of
 from airflow_hive_acid.metastore.locks.legacy.zookeeper_nodes import (
     LockData,
     LockNode,
