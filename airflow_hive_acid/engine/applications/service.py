@@ -55,6 +55,12 @@ _LOOK_SECONDS = 0.5
 STILL_SECONDS = 8.0
 
 
+#: Most threads of Spark's pools that start a new thread for each query until there are 1,024, each of which holds the
+#: session of that query: 700 KB of a step that is over.
+_THREADS = ("spark.sql.shuffleExchange.maxThreadThreshold", "spark.sql.resultQueryStage.maxThreadThreshold")
+_THREADS_A_PLACE = 4
+
+
 class ServiceLauncher(Protocol):
     """What can start one of our Spark jobs."""
 
@@ -105,7 +111,7 @@ def serving(launcher: ServiceLauncher, uri: str, settings: ServiceSettings) -> I
         if settings.max_idle is not None:
             arguments += ["--max-idle", str(settings.max_idle)]
         name = uri.rpartition("/")[2]
-        conf = {"spark.scheduler.mode": "FAIR"}
+        conf = {"spark.scheduler.mode": "FAIR"} | dict.fromkeys(_THREADS, str(_THREADS_A_PLACE * settings.places))
         session = launcher.start_job("service", arguments, conf, Application(name=f"hive-acid service {name}"))
         try:
             yield session
