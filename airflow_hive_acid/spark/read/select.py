@@ -75,8 +75,8 @@ def write_rows(spark: SparkSession, found: DataFrame, step: Select) -> Selected:
         found = found.limit(step.limit)
     bounded = Bounded(step.max_bytes)
     with HadoopFilesystem.of(spark).writer(step.rows_uri) as writer:
-        # Of its RDD, which is the same way. The jobs of a DataFrame's iterator begin after its query has ended, and then
-        # Spark 4.3 remembers each of them, with its session, for ever.
+        # Of its RDD, which is the same way. The jobs of a DataFrame's iterator begin after its query has ended, and
+        # Spark 4.3 then remembers each of them, with its session, for ever.
         for row in json_lines(found).rdd.toLocalIterator(prefetchPartitions=True):
             writer.write(bounded.line(row[0]))
     return Selected(columns, bounded.rows)

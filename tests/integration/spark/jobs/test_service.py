@@ -282,3 +282,15 @@ def test_a_name_is_held_once_and_a_directory_of_others_is_refused(tmp_path: Path
     said: list[str] = []
     assert isinstance(call(tmp_path / "services" / "etl", said)[0], Own)
     assert "chmod go=" in said[0]
+
+
+def test_spark_forgets_the_queries_that_are_over(start, above: Path, spark) -> None:
+    """Else a driver that has served thousands of them is full of their sessions."""
+    start()
+    session, _ = call(above)
+    for _ in range(3):
+        assert query(session, "SELECT id, count(*) AS n FROM range(0, 2) GROUP BY id ORDER BY id") == [[0, 1], [1, 1]]
+    session.close()
+    scheduler = spark._jsparkSession.sparkContext().dagScheduler()
+    if "activeQueryToJobs" in dir(scheduler):  # not in older Sparks
+        _await(lambda: scheduler.activeQueryToJobs().size() == 0)
