@@ -275,6 +275,7 @@ bench: install
 	@$(BIN)/python benchmarks/control_plane.py
 	@$(BIN)/python benchmarks/leases.py
 	@$(BIN)/python benchmarks/operators.py
+	@$(BIN)/python benchmarks/service.py
 	@$(BIN)/python benchmarks/dag_parsing.py
 	@$(BIN)/python benchmarks/replication.py
 
