@@ -3,7 +3,7 @@
 import { BASE, loginUrl } from "./api.js";
 import { Confirm } from "./dialog.js";
 import { Page, useAddress, useData, useTick } from "./hooks.js";
-import { Badge, Button, ErrorBox, PageLink, Select, Waiting, h } from "./kit.js";
+import { Badge, Button, ErrorBox, PageLink, Select, Waiting, h, muted } from "./kit.js";
 import { viewQuery } from "./state.js";
 import { shortDuration } from "./format.js";
 import { Compactions } from "./views/compactions.js";
@@ -157,6 +157,6 @@ function Live({ live, setLive, trouble, at }) {
   const text = trouble ? "retrying" : !live ? "paused" : since === null ? "loading" : since < 15 ? "live" : `${shortDuration(since)} old`;
   return h("span", { className: "ha-live" },
     h("span", { className: `ha-dot ${trouble ? "ha-dot-error" : live ? "ha-dot-ok" : ""}`, "aria-hidden": true }),
-    h("span", { className: "ha-muted" }, text),
+    muted(text),
     h(Button, { kind: "ghost", onClick: () => setLive(!live), "aria-pressed": !live }, live ? "Pause" : "Resume"));
 }

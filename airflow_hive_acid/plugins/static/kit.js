@@ -64,17 +64,23 @@ export function Section({ title, aside, children, id }) {
 /** A time: how long ago, in full when pointed at. `clock`: see useClock. */
 export function Time({ at, clock = 0 }) {
   const tick = useTick();
-  if (at === null || at === undefined) return h("span", { className: "ha-muted" }, NOTHING);
+  if (at === null || at === undefined) return muted(NOTHING);
   return h("time", { dateTime: new Date(at).toISOString(), title: absolute(at) }, relative(at, tick + clock));
 }
 
 /** An age that goes on: 3 min 20 s. */
 export function Age({ since, clock = 0 }) {
   const tick = useTick();
-  if (since === null || since === undefined) return h("span", { className: "ha-muted" }, NOTHING);
+  if (since === null || since === undefined) return muted(NOTHING);
   return h("time", { dateTime: new Date(since).toISOString(), title: `since ${absolute(since)}` },
     duration(Math.max(0, Math.floor((tick + clock - since) / 1000))));
 }
+
+/** A text in one line, in full when pointed at. */
+export const clip = (text) => h("span", { className: "ha-clip", title: text ?? "" }, text ?? "");
+
+/** What matters less than the rest of its line. */
+export const muted = (text, title) => h("span", { className: "ha-muted", title }, text);
 
 /** A link to another part of this page; `to` is a query string. */
 export function PageLink({ to, children, ...rest }) {
@@ -89,14 +95,14 @@ export function PageLink({ to, children, ...rest }) {
 
 /** The DAG run, task and try behind something, each a link into Airflow. */
 export function TaskLink({ task }) {
-  if (!task) return h("span", { className: "ha-muted" }, NOTHING);
+  if (!task) return muted(NOTHING);
   const link = (href, text, title) => (href
     ? h("a", { className: "ha-link", href: airflowUrl(href), title }, text)
     : h("span", { title }, text));
   const mapped = task.map_index !== null && task.map_index >= 0 ? `[${task.map_index}]` : "";
   return h("span", { className: "ha-task" },
     link(task.dag_url, shorten(task.dag_id, 32), `DAG ${task.dag_id}`),
-    task.task_id && h("span", { className: "ha-muted" }, "."),
+    task.task_id && muted("."),
     task.task_id && h("span", { title: task.task_id }, shorten(task.task_id, 28) + mapped),
     task.run_url && h(React.Fragment, null, " ", link(task.run_url, "run", `Run ${task.run_id}`)),
     task.log_url && h(React.Fragment, null, " ", link(task.log_url, task.try_number ? `try ${task.try_number} log` : "log",

@@ -2,7 +2,7 @@
 
 import { areaPath, linePath, nearest, scale, stacked, ticks, timeLabel, timeTicks } from "../chart.js";
 import { NOTHING, absolute, count, duration } from "../format.js";
-import { h } from "../kit.js";
+import { h, muted } from "../kit.js";
 
 const { React } = globalThis;
 const { useLayoutEffect, useRef, useState } = React;
@@ -75,7 +75,7 @@ export function DurationChart({ buckets, hours }) {
   const x = scale(last - span, last, LEFT, Math.max(LEFT + 1, width - RIGHT)), y = scale(0, rows[rows.length - 1], 130 - BOTTOM, TOP);
   const slot = x(first + step) - x(first), bar = Math.max(3, Math.min(18, (slot - 4) / Math.max(1, kinds.length)));
   return h("figure", { className: "ha-chart", ref: box },
-    h("figcaption", null, h("b", null, "How long compactions took"), h("span", { className: "ha-muted" }, "solid: mean, pale: longest"),
+    h("figcaption", null, h("b", null, "How long compactions took"), muted("solid: mean, pale: longest"),
       h("span", { className: "ha-legend" }, kinds.map((kind, i) => h("span", { key: kind }, h("i", { className: `ha-swatch ${colour(kind, i)}`, "aria-hidden": true }), kind)))),
     width > 0 && h("svg", { width, height: 130, role: "img", "aria-label": buckets.map(said).join("; ") },
       h(Grid, { rows, y, width, format: (value) => duration(value / 1000) }), h(TimeAxis, { first: last - span, last, x, width, height: 130 }),

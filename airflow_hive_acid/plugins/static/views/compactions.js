@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { NOTHING, count, duration, plural } from "../format.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { Facts, ObjectLink, Section, Select, Status, TaskLink, TextField, Time, h } from "../kit.js";
+import { Facts, ObjectLink, Section, Select, Status, TaskLink, TextField, Time, h, muted } from "../kit.js";
 import { List } from "../table.js";
 import { DurationChart } from "./charts.js";
 import { Act, COMPACTION_COLUMNS, DecisionLine, StateBadge, TxnLink, cancelQuestion, compactQuestion, words } from "./shared.js";
@@ -85,7 +85,7 @@ function Compaction({ id }) {
 export function Cleaning({ notes, title = "Cleaning", clock }) {
   if (!notes.length) return null;
   return h(Section, { title }, notes.map((note, i) => h("div", { className: "ha-decision", key: i },
-    h("div", null, h("strong", null, words(note.kind)), note.partition && h("span", { className: "ha-muted" }, ` · ${note.partition}`)),
+    h("div", null, h("strong", null, words(note.kind)), note.partition && muted(` · ${note.partition}`)),
     h("p", null, note.reason),
     note.removed.length > 0 && h("p", { className: "ha-muted", title: note.removed.join("\n") },
       `Removed ${plural(note.removed.length, "directory", "directories")}: ${firstOf(note.removed)}`),

@@ -3,7 +3,7 @@
 import { NOTHING, count, duration, plural, shorten } from "../format.js";
 import { NODE, OPENED, folded, fromServer, layout } from "../graph.js";
 import { useTick } from "../hooks.js";
-import { Button, Facts, Section, TaskLink, h } from "../kit.js";
+import { Button, Facts, Section, TaskLink, h, muted } from "../kit.js";
 import { NodeLink } from "./transactions.js";
 
 const { React } = globalThis;
@@ -96,7 +96,7 @@ function Chosen({ node, clock, edges, toggle, close }) {
   }
   const [kind, number] = node.id.split(":");
   const on = (from, to) => edges.filter((edge) => edge[from] === node.id).map((edge) => h("li", { key: `${edge[to]} ${edge.object}` },
-    /^(txn|lock):\d+$/.test(edge[to]) ? h(NodeLink, { id: edge[to] }) : "those in the box", h("span", { className: "ha-muted" }, ` on ${edge.object}`)));
+    /^(txn|lock):\d+$/.test(edge[to]) ? h(NodeLink, { id: edge[to] }) : "those in the box", muted(` on ${edge.object}`)));
   const waits = on("from", "to"), waited = on("to", "from");
   return h(Section, { title: `${kind === "txn" ? "Txn" : "Lock"} ${number}`, aside: [h(NodeLink, { key: "link", id: node.id }), h(React.Fragment, { key: "close" }, aside)] },
     h(Facts, { pairs: [

@@ -2,7 +2,7 @@
 
 import { under } from "../api.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { ObjectLink, Section, Select, TaskLink, TextField, Time, h } from "../kit.js";
+import { ObjectLink, Section, Select, TaskLink, TextField, Time, clip, h, muted } from "../kit.js";
 import { List } from "../table.js";
 import { Pins } from "./pins.js";
 import { Act, dropQuestion } from "./shared.js";
@@ -18,7 +18,7 @@ const LEASES = [
   { id: "user", title: "Held by", cell: (row) => row.user },
   { id: "started", title: "Granted", cell: (row, { clock }) => h(Time, { at: row.started, clock }) },
   { id: "ends", title: "Ends", cell: (row, { clock }) => h(Time, { at: row.ends, clock }) },
-  { id: "mirrored", title: "Hive waits", cell: (row) => (row.mirrored ? "yes" : h("span", { className: "ha-muted", title: "Its mirror in Hive's lock table is not there" }, "no")) },
+  { id: "mirrored", title: "Hive waits", cell: (row) => (row.mirrored ? "yes" : muted("no", "Its mirror in Hive's lock table is not there")) },
   { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
   { id: "act", title: "", align: "end", cell: (row, { connection, reload }) => h(Act, { label: "Force-drop", question: dropQuestion(connection, row), onDone: reload }) },
 ];
@@ -36,7 +36,7 @@ const DROPS = [
   { id: "object", title: "On", cell: (row) => row.object },
   { id: "user", title: "Was held by", cell: (row) => row.user },
   { id: "who", title: "Dropped by", cell: (row) => row.who },
-  { id: "why", title: "Why", cell: (row) => h("span", { className: "ha-clip", title: row.why ?? "" }, row.why) },
+  { id: "why", title: "Why", cell: (row) => clip(row.why) },
 ];
 
 export function Leases() {

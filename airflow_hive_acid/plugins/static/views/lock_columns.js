@@ -1,6 +1,6 @@
 // The columns of locks: in their own view and beside their txn.
 
-import { Age, ObjectLink, PageLink, TaskLink, Time, h } from "../kit.js";
+import { Age, ObjectLink, PageLink, TaskLink, Time, h, muted } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { usePage } from "../hooks.js";
 import { Act, StateBadge, TxnLink, Who, withdrawQuestion, words } from "./shared.js";
@@ -11,7 +11,7 @@ export const LOCK_COLUMNS = [
   { id: "state", title: "State", cell: (row) => h(StateBadge, { state: row.state }) },
   { id: "type", title: "Mode", cell: (row) => words(row.type) },
   { id: "txn", title: "Txn", align: "end", cell: (row) => h(TxnLink, { id: row.txn_id || null }) },
-  { id: "blocked", title: "Behind", cell: (row) => (row.blocked_by ? h(LockLink, { id: row.blocked_by }) : h("span", { className: "ha-muted" }, "–")) },
+  { id: "blocked", title: "Behind", cell: (row) => (row.blocked_by ? h(LockLink, { id: row.blocked_by }) : muted("–")) },
   { id: "held", title: "Held for", align: "end", cell: (row, { clock }) => h(Age, { since: row.acquired_at, clock }) },
   { id: "heartbeat", title: "Heartbeat", cell: (row, { clock }) => h(Time, { at: row.last_heartbeat || null, clock }) },
   { id: "who", title: "Who", cell: (row) => h(Who, { row }) },

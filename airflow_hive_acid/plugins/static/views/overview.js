@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { capital, count, duration, percent } from "../format.js";
 import { useClock, useData, usePage } from "../hooks.js";
-import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h } from "../kit.js";
+import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h, muted } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { Table } from "../table.js";
 import { CachePanel } from "./cache.js";
@@ -107,7 +107,7 @@ function Tiles({ data, clock }) {
   ];
   return h("div", { className: "ha-tiles" }, tiles.map(([title, big, small, to, how]) => h(PageLink, {
     key: title, to, className: `ha-tile ha-tile-${how}`,
-  }, h("span", { className: "ha-tile-title" }, title), h("span", { className: "ha-tile-value" }, big), h("span", { className: "ha-muted" }, small))));
+  }, h("span", { className: "ha-tile-title" }, title), h("span", { className: "ha-tile-value" }, big), muted(small))));
 }
 
 function Queue({ queue, clock }) {

@@ -3,14 +3,13 @@
 import { under } from "../api.js";
 import { bytes, count, duration, plural } from "../format.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { Age, Badge, PageLink, Section, Time, h } from "../kit.js";
+import { Age, Badge, PageLink, Section, Time, clip, h } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { List } from "../table.js";
 
 const { useMemo } = globalThis.React;
 const DEFAULTS = { view: "replication", policy: "" };
 const TONES = { following: "ok", "failed over": "warning" };
-const clip = (text) => h("span", { className: "ha-clip", title: text ?? "" }, text ?? "");
 
 const POLICIES = [
   { id: "policy", title: "Policy", cell: (row, { connection }) => h(PageLink, { to: viewQuery("replication", connection, { policy: row.policy }) }, row.policy) },

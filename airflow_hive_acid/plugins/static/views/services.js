@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { duration } from "../format.js";
 import { useClock, useData, usePage } from "../hooks.js";
-import { Badge, Section, Time, h } from "../kit.js";
+import { Badge, Section, Time, clip, h } from "../kit.js";
 import { Table } from "../table.js";
 
 const { useMemo } = globalThis.React;
@@ -13,7 +13,7 @@ const SERVICES = [
   { id: "state", title: "State", cell: (row) => (row.problem
     ? h(Badge, { tone: "warning", title: row.problem }, "not used")
     : h(Badge, { tone: "ok" }, row.running ? "running" : "ready")) },
-  { id: "why", title: "Why", cell: (row) => row.problem ?? "" },
+  { id: "why", title: "Why", cell: (row) => clip(row.problem) },
   { id: "callers", title: "Callers", align: "end", cell: (row) => `${row.callers.length} of ${row.max_callers}` },
   { id: "running", title: "Run", align: "end", cell: (row) => `${row.running} of ${row.places}` },
   { id: "waiting", title: "Wait", align: "end", cell: (row) => row.waiting },
@@ -25,7 +25,7 @@ const SERVICES = [
 const CALLERS = [
   { id: "service", title: "Service", cell: (row) => row.service },
   { id: "who", title: "Caller", cell: (row) => row.who },
-  { id: "statement", title: "Statement", cell: (row) => h("span", { className: "ha-clip", title: row.running }, row.running) },
+  { id: "statement", title: "Statement", cell: (row) => clip(row.running) },
   { id: "turn", title: "Turn", cell: (row) => (row.waits ? "waits" : row.running ? "runs" : "") },
 ];
 

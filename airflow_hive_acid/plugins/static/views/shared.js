@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { NOTHING, capital, duration } from "../format.js";
 import { usePage } from "../hooks.js";
-import { Age, Badge, Button, ObjectLink, PageLink, TaskLink, Time, h } from "../kit.js";
+import { Age, Badge, Button, ObjectLink, PageLink, TaskLink, Time, clip, h, muted } from "../kit.js";
 import { viewQuery } from "../state.js";
 
 const TONES = {
@@ -18,7 +18,7 @@ export function StateBadge({ state, title }) {
 
 export function TxnLink({ id }) {
   const { connection } = usePage();
-  if (id === null || id === undefined) return h("span", { className: "ha-muted" }, NOTHING);
+  if (id === null || id === undefined) return muted(NOTHING);
   return h(PageLink, { to: viewQuery("transactions", connection, { txn_id: id }) }, String(id));
 }
 
@@ -41,8 +41,8 @@ export const COMPACTION_COLUMNS = [
   { id: "enqueued", title: "Requested", cell: (row, { clock }) => h(Time, { at: row.enqueued ?? row.started, clock }) },
   { id: "took", title: "Took", align: "end", cell: (row, { clock }) => (row.duration_ms !== null
     ? duration(row.duration_ms / 1000)
-    : row.state === "working" ? h(Age, { since: row.started, clock }) : h("span", { className: "ha-muted" }, NOTHING)) },
-  { id: "why", title: "Why", cell: (row) => h("span", { className: "ha-clip", title: row.error ?? row.reason ?? "" }, row.error ?? row.reason ?? "") },
+    : row.state === "working" ? h(Age, { since: row.started, clock }) : muted(NOTHING)) },
+  { id: "why", title: "Why", cell: (row) => clip(row.error ?? row.reason) },
   { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
 ];
 
@@ -115,7 +115,7 @@ export function compactQuestion(connection, database, table, partition) {
 export function DecisionLine({ decision, clock }) {
   const numbers = Object.entries(decision.numbers ?? {});
   return h("div", { className: "ha-decision" },
-    h("div", null, h("strong", null, capital(decision.kind)), decision.partition && h("span", { className: "ha-muted" }, ` · ${decision.partition}`),
+    h("div", null, h("strong", null, capital(decision.kind)), decision.partition && muted(` · ${decision.partition}`),
       decision.rule && h("code", { className: "ha-code", title: "The rule that decided" }, decision.rule)),
     h("p", null, decision.reason),
     decision.blocked_by?.length > 0 && h("p", null, "Held up by ", decision.blocked_by.join("; ")),

@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { bytes, count, percent } from "../format.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { Badge, Button, Facts, ObjectLink, PageLink, Section, Select, Status, TextField, Time, h } from "../kit.js";
+import { Badge, Button, Facts, ObjectLink, PageLink, Section, Select, Status, TextField, Time, h, muted } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { List, Table } from "../table.js";
 import { NUMBERS, SIZES, TimeChart } from "./charts.js";
@@ -32,7 +32,7 @@ const COLUMNS = [
   { id: "last", title: "Last compaction", cell: (row, { clock }) => (row.last_compaction
     ? h("span", { className: "ha-nowrap" }, h(CompactionLink, { id: row.last_compaction.id }), ` ${words(row.last_compaction.type)} `,
       h(StateBadge, { state: row.last_compaction.state }), " ", row.last_compaction.ended && h(Time, { at: row.last_compaction.ended, clock }))
-    : h("span", { className: "ha-muted" }, "never")) },
+    : muted("never")) },
 ];
 
 function Ratio({ share }) {

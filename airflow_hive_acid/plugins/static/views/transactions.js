@@ -2,7 +2,7 @@
 
 import { under } from "../api.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { Age, Facts, PageLink, Section, Select, Status, TaskLink, TextField, Time, h } from "../kit.js";
+import { Age, Facts, PageLink, Section, Select, Status, TaskLink, TextField, Time, h, muted } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { List, Table } from "../table.js";
 import { Act, CompactionLink, StateBadge, TxnLink, Who, abortQuestion, words } from "./shared.js";
@@ -98,7 +98,7 @@ function Transaction({ id }) {
 function Part({ title, edges, end, empty }) {
   return h(Section, { title }, edges.length
     ? h("ul", { className: "ha-list" }, edges.map((edge) => h("li", { key: `${edge[end]} ${edge.object}` },
-      h(NodeLink, { id: edge[end] }), h("span", { className: "ha-muted" }, ` on ${edge.object}`))))
+      h(NodeLink, { id: edge[end] }), muted(` on ${edge.object}`))))
     : h("p", { className: "ha-empty" }, empty));
 }
 

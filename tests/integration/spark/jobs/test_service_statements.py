@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 import uuid
@@ -10,11 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.applications import spool
 from airflow_hive_acid.engine.applications.service import WithService
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance import run_cleaner
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.jobs import service as jobs
 from airflow_hive_acid.spark.jobs.service import Service
 
@@ -78,7 +82,7 @@ def test_a_statement_is_applied_once_though_its_service_lets_go_of_it(
         def lets_go(session, spec):
             if moment == "after":
                 assert execute(session, spec).error is None
-            raise SystemExit
+            raise RuntimeError("the service lets go")
 
         monkeypatch.setattr(jobs, "execute", lets_go)
         launcher = WithService(spark_application, above.as_uri(), None)
@@ -91,3 +95,41 @@ def test_a_statement_is_applied_once_though_its_service_lets_go_of_it(
         assert own.query("SELECT a, b FROM w.t ORDER BY a").rows == rows
     run_cleaner(client, AnyFilesystem())
     assert client.show_locks() == []
+
+
+@pytest.mark.parametrize("whose", ["caller", "service"])
+def test_a_full_disk_fails_the_statement_and_loses_nothing(
+    client, warehouse, spark_application, above: Path, monkeypatch, whose: str
+) -> None:
+    """What is asked cannot be written, or the answer; a try after it finds the service as it was."""
+
+    def full(write, ending):
+        def put(self, uri, text):
+            if uri.endswith(ending):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), uri)
+            return write(self, uri, text)
+
+        return put
+
+    once = Once(("full", whose), "1")
+    launcher = WithService(spark_application, above.as_uri(), None)
+    with Engine(client, launcher, warehouse, agent_info="A") as engine:
+        engine.run(f"CREATE DATABASE w; CREATE TABLE w.t (a INT) {ACID}")
+        assert engine.query("SELECT count(*) FROM w.t").rows == [[0]]
+        with monkeypatch.context() as patched:
+            if whose == "caller":
+                patched.setattr(spool, "put", full(spool.put, ".spec.json"))
+            else:
+                patched.setattr(
+                    HadoopFilesystem,
+                    "write_text_atomically",
+                    full(HadoopFilesystem.write_text_atomically, ".result.json"),
+                )
+            with pytest.raises((OSError, JobFailedError), match=r"No space left on device|Spark service"):
+                engine.run("INSERT INTO w.t VALUES (1)", once=once)
+        assert {txn.state.name for txn in client.show_transactions()} <= {"ABORTED"}
+        said: list[str] = []
+    with Engine(client, WithService(spark_application, above.as_uri(), None, say=said.append), warehouse) as engine:
+        engine.run("INSERT INTO w.t VALUES (1)", once=once)
+        assert engine.query("SELECT count(*) FROM w.t").rows == [[1]]
+    assert said == []
