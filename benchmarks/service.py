@@ -1,10 +1,11 @@
 """What a Spark service saves: small INSERT tasks with it and without, a large one, and the memory of its driver.
 
-    python benchmarks/service.py [--rounds 3] [--only one,ten,eight,large] [--statements 10000]
+    python benchmarks/service.py [--rounds 3] [--only one,ten,eight,large] [--archive] [--statements 10000]
 
 A task is a process of its own, as Airflow's executors make one: it imports Airflow and the operator, and runs it. What
 passes before the operator begins (Python, Airflow, the imports) is shown apart. ``--statements`` has callers of ten
 statements each run so many in one service, and prints what its driver's memory is on the way; it runs alone.
+``--archive`` runs the one task also with an archive of classes (``hive-acid spark archive``).
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="one,ten,eight,large", help="parts, by name")
+    parser.add_argument("--archive", action="store_true", help="one task with an archive of classes, too")
     parser.add_argument("--statements", type=int, default=0, help="so many in one service, and what its memory is")
     arguments = parser.parse_args()
     try:
@@ -80,7 +82,7 @@ def main() -> None:
             if arguments.statements:
                 memory(arguments.statements)
             else:
-                measure(arguments.only.split(","), arguments.rounds)
+                measure(arguments.only.split(","), arguments.rounds, archive=arguments.archive)
     finally:
         shutil.rmtree(HOME, ignore_errors=True)
 
@@ -136,11 +138,17 @@ def pid_of_driver() -> int | None:
     return next((found.state.pid for found in find_services(None)), None)
 
 
-def task(number: int, sql: str, service: str) -> Took:
-    """One task in a process of its own."""
+def task(number: int, sql: str, service: str, cache: str = "cache") -> Took:
+    """One task in a process of its own.
+
+    :param cache: name of the directory of what the package keeps on a machine.
+    """
     began = time.monotonic()
     arguments = [sys.executable, "-c", TASK, str(number), sql, service]
-    done = subprocess.run(arguments, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    environment = os.environ | {"HIVE_ACID_CACHE": str(HOME / cache)}
+    done = subprocess.run(
+        arguments, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment
+    )
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["inserted"] in (SMALL, LARGE), said
     if service:
@@ -180,7 +188,15 @@ def empty_script() -> Took:
     return Took(time.monotonic() - began, time.monotonic() - began)
 
 
-def measure(parts: list[str], rounds: int) -> None:
+def make_archive() -> str:
+    """Name of a directory with an archive of Spark's classes."""
+    program = Path(sys.executable).parent / "hive-acid"
+    environment = os.environ | {"HIVE_ACID_CACHE": str(HOME / "archive")}
+    subprocess.run([str(program), "spark", "archive"], check=True, capture_output=True, env=environment)
+    return "archive"
+
+
+def measure(parts: list[str], rounds: int, *, archive: bool) -> None:
     """All variants take turns; a row for each."""
     small, large = "INSERT INTO w.t SELECT * FROM w.small", "INSERT INTO w.large SELECT * FROM w.many"
     both: dict[str, tuple[str, Callable[[str], Took]]] = {
@@ -194,6 +210,11 @@ def measure(parts: list[str], rounds: int) -> None:
         name, run = both[part]
         variants[f"{name}, a Spark of its own"] = lambda run=run: run("")  # type: ignore[misc]
         variants[f"{name}, a service"] = lambda run=run: run(SERVICE)  # type: ignore[misc]
+    if archive:
+        cache = make_archive()
+        task(numbers(1)[0], small, "", cache)  # the first one packs the package
+        with_archive = "one task, 1,000 rows, a Spark of its own and an archive of classes"
+        variants[with_archive] = lambda: task(numbers(1)[0], small, "", cache)
     task(numbers(1)[0], small, SERVICE)  # the service's first one is cold
     taken: dict[str, list[Took]] = {name: [] for name in variants}
     for _ in range(rounds):
