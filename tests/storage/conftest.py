@@ -14,6 +14,9 @@ from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore import MetastoreClient
 
+from .faulty_s3 import Faults
+from .servers import BUCKET, jars, s3_server
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -42,6 +45,54 @@ def start_engine(client: MetastoreClient, tmp_path: Path) -> Iterator[Callable[.
     yield start
     for engine in engines:
         engine.close()
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of an S3 server with a bucket; the environment tells s3fs and Spark how to get there."""
+    import boto3
+
+    with s3_server(tmp_path_factory.mktemp("s3")) as url, pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL_S3": url,
+        }.items():
+            patch.setenv(name, value)
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield url
+
+
+@pytest.fixture
+def faults(endpoint: str) -> Faults:
+    """How the S3 server fails."""
+    return Faults(endpoint)
+
+
+@pytest.fixture
+def warehouse(endpoint: str, request: pytest.FixtureRequest) -> str:
+    """An empty directory of the bucket; a part of its name looks like a pattern."""
+    return f"s3a://{BUCKET}/{re.sub('[^a-z0-9]', '-', request.node.name)}[1]/warehouse"
+
+
+@pytest.fixture
+def conf(endpoint: str, tmp_path: Path) -> dict[str, str]:
+    """How Spark gets at the server, as docs/how-to/running/storage.md says."""
+    return {
+        "spark.jars": ",".join(map(str, jars("s3a"))),
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.buffer.dir": str(tmp_path / "s3a"),
+    }
+
+
+@pytest.fixture
+def files(endpoint: str) -> AnyFilesystem:
+    """The control plane's way there."""
+    return AnyFilesystem()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What the storage tests run against: an S3 server and an HDFS of their own, on loopback, gone with the tests.
 
-The S3 server is moto's, in a process of its own. HDFS is Hadoop's MiniDFSCluster: name node and data node in one JVM.
-Jars come from Maven into ``build/storage/``, once.
+The S3 server is moto's, in a process of its own, and fails when it is asked to (``faulty_s3.py``). HDFS is Hadoop's
+MiniDFSCluster: name node and data node in one JVM. Jars come from Maven into ``build/storage/``, once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ RECIPE = Path(__file__).with_name("pom.xml")
 OUTPUT = RECIPE.parents[2] / "build" / "storage"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 START_SECONDS = 240
+BUCKET = "hive-acid-tests"
 
 
 class StorageError(Exception):
@@ -67,7 +68,7 @@ def free_port() -> int:
 def s3_server(folder: Path) -> Iterator[str]:
     """A running S3 server with nothing in it; its URL."""
     port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(Path(__file__).with_name("faulty_s3.py")), str(port)]
     url = f"http://127.0.0.1:{port}"
     with _process(command, folder / "s3.log", lambda: _answers(f"{url}/moto-api/")):
         yield url
@@ -117,7 +118,7 @@ def _process(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterat
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - a URL of our own
+        with urllib.request.urlopen(url, timeout=5):
             return True
     except urllib.error.HTTPError:
         return True

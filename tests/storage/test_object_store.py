@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -15,65 +14,23 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import PublishError
-from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
-from .servers import SPARK_JARS, jars, s3_server
+from .servers import BUCKET, SPARK_JARS, jars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.filesystem import AnyFilesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
     from .conftest import Life
 
 pytestmark = pytest.mark.storage
-BUCKET = "hive-acid-tests"
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of an S3 server with a bucket; the environment tells s3fs and Spark how to get there."""
-    import boto3
-
-    with s3_server(tmp_path_factory.mktemp("s3")) as url, pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL_S3": url,
-        }.items():
-            patch.setenv(name, value)
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        yield url
-
-
-@pytest.fixture
-def warehouse(endpoint: str, request: pytest.FixtureRequest) -> str:
-    """An empty directory of the bucket; a part of its name looks like a pattern."""
-    return f"s3a://{BUCKET}/{re.sub('[^a-z0-9]', '-', request.node.name)}[1]/warehouse"
-
-
-@pytest.fixture
-def conf(endpoint: str, tmp_path: Path) -> dict[str, str]:
-    """How Spark gets at the server, as docs/how-to/running/storage.md says."""
-    return {
-        "spark.jars": ",".join(map(str, jars("s3a"))),
-        "spark.hadoop.fs.s3a.endpoint": endpoint,
-        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-        "spark.hadoop.fs.s3a.buffer.dir": str(tmp_path / "s3a"),
-    }
-
-
-@pytest.fixture
-def files(endpoint: str) -> AnyFilesystem:
-    return AnyFilesystem()
 
 
 def objects() -> list[str]:
