@@ -9,7 +9,7 @@ start below the staging directory, works with the fence of R4.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import PublishError, WarehouseMissingError
@@ -17,6 +17,7 @@ from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import (
+    ACID_VERSION,
     ACID_VERSION_FILE,
     METADATA_FILE,
     PLAIN_FILES,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
 
 _DATA = "data"
+#: What lies beside it belongs to no directory.
+_BESIDE = "../"
 _REPLACED = "replaced"
 
 
@@ -87,6 +90,7 @@ class ManifestDirectory:
     :param place: URI of the directory it lies in: the table's or the partition's.
     :param name: its name.
     :param files: name and size of each file in it.
+    :param staged: where files lie below staging that have not got their names yet, by name; not part of the document.
     """
 
     partition: str
@@ -94,6 +98,7 @@ class ManifestDirectory:
     place: str
     name: str
     files: tuple[tuple[str, int], ...]
+    staged: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
 
     @property
     def uri(self) -> str:
@@ -111,7 +116,10 @@ class Manifest:
 
     def to_document(self) -> dict[str, Any]:
         """As plain values for JSON."""
-        return asdict(self)
+        document = asdict(self)
+        for directory in document["directories"]:
+            del directory["staged"]
+        return document
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -141,15 +149,23 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
     :raises PublishError: for a file too many, too few or of another size, and for a directory that is not the step's.
     """
     listed = staged_files(filesystem, staging)
+    unnamed = {} if filesystem.can_fence(staging) else _take_unnamed(listed)
     directories = []
     for written in result.directories:
         _check_name(written, target)
         prefix = f"{written.partition}/{written.name}" if written.partition else written.name
         files = listed.pop(prefix, {})
+        staged = {file.name: file.staged for file in written.files if file.staged in unnamed}
+        if staged:
+            files = {**files, **{name: unnamed[where] for name, where in staged.items()}}
+            if not target.insert_only:
+                files.setdefault(ACID_VERSION_FILE, len(ACID_VERSION))
         _check_files(written, files, f"{staging}/{_DATA}/{prefix}", plain=target.insert_only or target.plain)
         place = target.place_of(written.partition)
         directories.append(
-            ManifestDirectory(written.partition, written.values, place, written.name, tuple(sorted(files.items())))
+            ManifestDirectory(
+                written.partition, written.values, place, written.name, tuple(sorted(files.items())), staged
+            )
         )
     if listed:
         extra = sorted(f"{directory}/{file}" for directory, files in listed.items() for file in files)
@@ -158,6 +174,19 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
             f"the first is {extra[0]}; nothing was published"
         )
     return Manifest(target.table, result.job_id, tuple(directories))
+
+
+def _take_unnamed(listed: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Take out of a listing what tasks have written: files without their names, and what failed tasks left.
+
+    :return: size of each such file, by where it lies below staging.
+    """
+    found: dict[str, int] = {}
+    for place in [place for place in listed if place.startswith(_BESIDE)]:
+        where = place.removeprefix(_BESIDE)
+        if "/" in where:
+            found[where] = next(iter(listed.pop(place).values()))
+    return found
 
 
 def publish(
@@ -182,6 +211,9 @@ def publish(
         try:
             if directory.uri in numbers:
                 filesystem.rename_directory(directory.uri, f"{staging}/{_REPLACED}/{numbers[directory.uri]}")
+            if directory.staged:
+                _name_files(filesystem, staging, directory)
+                return
             filesystem.rename_directory(f"{staging}/{_DATA}/{partition}{directory.name}", directory.uri)
         except FileExistsError:
             raise PublishError(
@@ -196,6 +228,29 @@ def publish(
 
     in_threads(move, manifest.directories, "publish")
     filesystem.delete(staging, inside=location)
+
+
+def _name_files(filesystem: Filesystem, staging: str, directory: ManifestDirectory) -> None:
+    """Give the files of a directory their names and its place, one by one: there are no directories (object stores)."""
+    if filesystem.exists(directory.uri):
+        raise FileExistsError(directory.uri)
+    filesystem.make_directory(directory.uri)
+    _add_files(filesystem, staging, directory)
+    if ACID_VERSION_FILE in dict(directory.files):
+        filesystem.write_text(f"{directory.uri}/{ACID_VERSION_FILE}", ACID_VERSION)
+
+
+def _add_files(filesystem: Filesystem, staging: str, directory: ManifestDirectory) -> None:
+    """Give the data files of a directory their names."""
+    partition = f"{directory.partition}/" if directory.partition else ""
+    beside = f"{_DATA}/{partition}{directory.name}"
+    in_threads(
+        lambda name: filesystem.rename(
+            f"{staging}/{directory.staged.get(name, f'{beside}/{name}')}", f"{directory.uri}/{name}"
+        ),
+        [name for name, _ in directory.files if name != ACID_VERSION_FILE],
+        "publish",
+    )
 
 
 def make_places(filesystem: Filesystem, places: Iterable[str], table: str, location: str) -> None:
@@ -223,17 +278,13 @@ def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, l
     :raises PublishError: when a name is taken, or staging is gone (fenced).
     """
     for directory in manifest.directories:
-        partition = f"{directory.partition}/" if directory.partition else ""
-        for name, _ in directory.files:
-            if name == ACID_VERSION_FILE:
-                continue
-            try:
-                filesystem.rename(f"{staging}/{_DATA}/{partition}{directory.name}/{name}", f"{directory.uri}/{name}")
-            except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-                raise PublishError(
-                    f"{error}: job {manifest.job_id} cannot add to {directory.uri}, because its txn was given up or "
-                    "another attempt was faster; run the transaction again"
-                ) from None
+        try:
+            _add_files(filesystem, staging, directory)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise PublishError(
+                f"{error}: job {manifest.job_id} cannot add to {directory.uri}, because its txn was given up or "
+                "another attempt was faster; run the transaction again"
+            ) from None
     filesystem.delete(staging, inside=location)
 
 
@@ -294,7 +345,7 @@ def staged_files(filesystem: Filesystem, staging: str) -> dict[str, dict[str, in
         head, _, rest = entry.relative.partition("/")
         directory, _, name = rest.rpartition("/")
         # A file beside data/ belongs to no directory; it stays under its full path and so is one too many.
-        files[directory if head == _DATA else f"../{entry.relative}"][name] = entry.size
+        files[directory if head == _DATA else f"{_BESIDE}{entry.relative}"][name] = entry.size
     return files
 
 

@@ -129,6 +129,10 @@ class FsspecFilesystem:
         if not self._is_object_store:
             self._fs.mv(source, target, recursive=is_directory)
             return
+        if not is_directory:
+            self._fs.cp_file(source, target)
+            self._delete_object(source)
+            return
         names = self._objects(source)
         copies = [(name, target + name[len(source) :]) for name in names if not name.endswith("/")]
         # R4: all copies before the first delete. One that finds no source, because it was fenced, is an error.

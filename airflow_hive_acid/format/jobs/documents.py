@@ -90,6 +90,8 @@ def _check(result: JobResult) -> None:
             _check_name(f"{where}.partition", part)
         for file in directory.files:
             _check_name(f"{where}.files.name", file.name)
+            for part in file.staged.split("/") if file.staged else ():
+                _check_name(f"{where}.files.staged", part)
             _check_count(f"{where}.files.rows", file.rows)
             _check_count(f"{where}.files.bytes", file.bytes)
 

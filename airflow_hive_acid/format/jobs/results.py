@@ -10,11 +10,16 @@ from airflow_hive_acid.format.jobs.tables import Column  # noqa: TC001 - fields'
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file in staging: its final name (``bucket_00000``), rows and bytes."""
+    """A data file in staging: its final name (``bucket_00000``), rows and bytes.
+
+    :param staged: where it lies below staging if publishing has to give it its name: on an object store, where each
+        name costs a copy. Empty: it has its name, in its directory.
+    """
 
     name: str
     rows: int
     bytes: int
+    staged: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """From the files of a write's tasks to finished directories in staging.
 
 Tasks write ``part-…`` files below the staging directory; here they become ``bucket_NNNNN`` below
-``data/[<partition>/]<directory>/``, and the directories get Hive's version file. Nothing is renamed out of staging:
-publishing is the control plane's (R4, R5). Files of Spark's own source are counted and checked from their footers: a
+``data/[<partition>/]<directory>/``, and the directories get Hive's version file. On an object store, where each rename
+copies, they stay where they are, and the report says where that is. Nothing is renamed out of staging: that is the
+control plane's, which publishes (R4, R5). Files of Spark's own source are counted and checked from their footers: a
 file whose rows carry another bucket number than its name would make Hive fail or lose deletes, so the name is taken
 from the rows, which must agree within a file. The writer of the optional jar checks that itself (see ``sink.py``).
 """
@@ -60,6 +61,11 @@ class Staging:
         inside = [destination.partition] if destination.partition else []
         return paths.join(self.root, "data", *inside, destination.name)
 
+    @property
+    def renames_by_copies(self) -> bool:
+        """Whether giving a file a name copies it."""
+        return paths.parse_location(self.root).scheme in paths.OBJECT_STORE_SCHEMES
+
     def scratch(self, label: str) -> str:
         """Where Spark writes before files have their names."""
         return paths.join(self.root, label)
@@ -92,10 +98,8 @@ def write_events(
     scratch = staging.scratch(label)
     writer = events.write.mode("error").options(**orc_options(properties)).option("maxRecordsPerFile", "0")
     (writer.partitionBy(*keys) if keys else writer).orc(scratch)
-    try:
-        return _arranged(staging, _part_files(staging.fs, staging.fs.qualify(scratch), len(keys)), place)
-    finally:
-        staging.fs.delete(scratch)
+    files = _part_files(staging.fs, staging.fs.qualify(scratch), len(keys))
+    return _arranged(staging, files, place, label)
 
 
 class _PartFile(NamedTuple):
@@ -106,7 +110,7 @@ class _PartFile(NamedTuple):
 
 
 def _arranged(
-    staging: Staging, files: list[_PartFile], place: Callable[[tuple[str, ...]], Destination]
+    staging: Staging, files: list[_PartFile], place: Callable[[tuple[str, ...]], Destination], label: str
 ) -> list[WrittenDirectory]:
     """Name, check and move files to their places in staging; those without rows are left behind."""
     summaries = in_threads(staging.fs.orc_summary, [f.entry.uri for f in files])
@@ -116,7 +120,7 @@ def _arranged(
             destination = place(file.keys)
             bucket = _bucket_of(file, summary, destination)
             finished.append(FinishedFile(destination, bucket, file.entry.uri, summary.rows, file.entry.size))
-    return arrange(staging, finished)
+    return arrange(staging, finished, label)
 
 
 class FinishedFile(NamedTuple):
@@ -129,9 +133,10 @@ class FinishedFile(NamedTuple):
     size: int
 
 
-def arrange(staging: Staging, files: Iterable[FinishedFile]) -> list[WrittenDirectory]:
-    """Give files their names and move them to their places in staging.
+def arrange(staging: Staging, files: Iterable[FinishedFile], label: str) -> list[WrittenDirectory]:
+    """Give files their names and move them to their places in staging, unless names cost copies.
 
+    :param label: of the scratch directory they are in.
     :raises JobFailedError: when two files are the same bucket of a directory.
     """
     written: dict[Destination, dict[int, FinishedFile]] = {}
@@ -143,20 +148,26 @@ def arrange(staging: Staging, files: Iterable[FinishedFile]) -> list[WrittenDire
                 f"{file.uri}; nothing is published"
             )
         others[file.bucket] = file
-    in_threads(lambda destination: start_directory(staging, destination), list(written))
-    staging.fs.rename_all(
-        (file.uri, paths.join(staging.directory(destination), bucket_file_name(bucket)))
-        for destination, buckets in written.items()
-        for bucket, file in buckets.items()
-    )
+    scratch = staging.fs.qualify(staging.scratch(label))
+    if not staging.renames_by_copies:
+        in_threads(lambda destination: start_directory(staging, destination), list(written))
+        staging.fs.rename_all(
+            (file.uri, paths.join(staging.directory(destination), bucket_file_name(bucket)))
+            for destination, buckets in written.items()
+            for bucket, file in buckets.items()
+        )
+        staging.fs.delete(scratch)
+
+    def named(bucket: int, file: FinishedFile) -> WrittenFile:
+        where = label + file.uri.removeprefix(scratch) if staging.renames_by_copies else ""
+        return WrittenFile(bucket_file_name(bucket), file.rows, file.size, where)
+
     return [
         WrittenDirectory(
             destination.partition,
             destination.values,
             destination.name,
-            tuple(
-                WrittenFile(bucket_file_name(bucket), file.rows, file.size) for bucket, file in sorted(found.items())
-            ),
+            tuple(named(bucket, file) for bucket, file in sorted(found.items())),
         )
         for destination, found in sorted(written.items())
     ]

@@ -135,10 +135,7 @@ class Sink:
     def _arranged(
         self, staging: Staging, parts: Sequence[Part], place: Callable[[Part], Destination], label: str
     ) -> list[WrittenDirectory]:
-        try:
-            return arrange(staging, [FinishedFile(place(p), p.bucket, p.uri, p.rows, p.size) for p in parts])
-        finally:
-            staging.fs.delete(staging.scratch(label))
+        return arrange(staging, [FinishedFile(place(p), p.bucket, p.uri, p.rows, p.size) for p in parts], label)
 
 
 def _parts(text: str) -> list[Part]:

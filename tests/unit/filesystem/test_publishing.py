@@ -7,6 +7,7 @@ from airflow_hive_acid.filesystem import fence_staging, open_filesystem
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
     Target,
+    add_to_published,
     check_published,
     new_partitions,
     publish,
@@ -122,6 +123,109 @@ def test_file_that_was_not_reported_is_refused(table, extra, reason):
     with pytest.raises(PublishError, match=reason):
         published(table, written)
     assert not (table / written.name).exists()
+
+
+UNNAMED = ("write_1/part-0.orc", "write_1/part-1-failed.orc", "write_1/_SUCCESS", "write_2/k/part-0.orc")
+OBJECTS = open_filesystem("memory://bucket/")
+
+
+class TestOnAnObjectStore:
+    """There names cost copies: publishing gives files theirs."""
+
+    location = "memory://bucket/w/t"
+    staging = f"{location}/_tmp_job"
+
+    @pytest.fixture(autouse=True)
+    def table(self):
+        yield
+        OBJECTS.delete(self.location, inside="memory://bucket")
+
+    def target(self):
+        return Target("db.t", self.location, (), {}, write_id=5, statement_ids=(0,))
+
+    def written(self, *files, name="delta_0000005_0000005_0000"):
+        """A directory of files without names, beside what a failed task and one without rows have left."""
+        for file in UNNAMED:
+            OBJECTS.write_text(f"{self.staging}/{file}", "x" * len(file))
+        return WrittenDirectory("", (), name, tuple(WrittenFile(n, 1, len(s), s) for n, s in files))
+
+    def read(self, *directories):
+        return read_staging(OBJECTS, self.staging, result_of(*directories), self.target())
+
+    def published(self, *directories):
+        manifest = self.read(*directories)
+        publish(OBJECTS, self.staging, manifest, self.location)
+        return manifest
+
+    def files(self):
+        found = OBJECTS.list_files(self.location, recursive=True) if OBJECTS.exists(self.location) else []
+        return {e.relative: OBJECTS.read_text(e.path) for e in found if not e.is_dir}
+
+    def test_files_get_their_names(self):
+        written = self.written(("bucket_00000", UNNAMED[0]), ("bucket_00001", UNNAMED[3]))
+        manifest = self.published(written)
+        assert self.files() == {
+            f"{written.name}/_orc_acid_version": "2",
+            f"{written.name}/bucket_00000": "x" * len(UNNAMED[0]),
+            f"{written.name}/bucket_00001": "x" * len(UNNAMED[3]),
+        }
+        assert "staged" not in manifest.to_document()["directories"][0]
+        assert Manifest.from_document(manifest.to_document()) == manifest
+        check_published(OBJECTS, self.target(), [manifest])
+        with pytest.raises(PublishError, match="exists already"):
+            self.published(self.written(("bucket_00000", UNNAMED[0])))
+
+    def test_tasks_without_rows_publish_nothing(self):
+        self.written()
+        assert self.published() == Manifest("db.t", "job", ())
+        assert self.files() == {}
+
+    def test_files_join_a_base_of_their_txn(self):
+        first = self.published(self.written(("bucket_00000", UNNAMED[0]), name="base_0000005"))
+        more = self.read(self.written(("bucket_00001", UNNAMED[3]), name="base_0000005"))
+        add_to_published(OBJECTS, self.staging, more, self.location)
+        check_published(OBJECTS, self.target(), [first, more])
+        assert sorted(self.files()) == [
+            f"base_0000005/{n}" for n in ("_orc_acid_version", "bucket_00000", "bucket_00001")
+        ]
+
+    @pytest.mark.parametrize(
+        ("where", "extra", "reason"),
+        [
+            ("write_1/part-9.orc", None, "the listing says no such file"),
+            ("write_1/../../delta_0000001_0000001/bucket_00000", None, "the listing says no such file"),
+            ("left_over", "left_over", "the listing says no such file"),
+            (UNNAMED[0], "left_over", r"left 1 files .*\.\./left_over"),
+            (UNNAMED[0], "data/delta_0000005_0000005_0001/bucket_00000", "left 1 files .* did not report"),
+        ],
+    )
+    def test_a_file_is_one_that_was_listed(self, where, extra, reason):
+        written = self.written(("bucket_00000", where))
+        if extra:
+            OBJECTS.write_text(f"{self.staging}/{extra}", "x" * len(extra))
+        with pytest.raises(PublishError, match=reason):
+            self.published(written)
+        assert {name.partition("/")[0] for name in self.files()} == {"_tmp_job"}
+
+    def test_a_file_has_the_size_that_was_reported(self):
+        written = self.written(("bucket_00000", UNNAMED[0]))
+        OBJECTS.write_text(f"{self.staging}/{UNNAMED[0]}", "short")
+        with pytest.raises(PublishError, match="the listing says 5 bytes"):
+            self.published(written)
+
+    def test_a_job_that_was_fenced_publishes_nothing(self):
+        manifest = self.read(self.written(("bucket_00000", UNNAMED[0])))
+        OBJECTS.delete(self.staging, inside=self.location)
+        with pytest.raises(PublishError, match="was fenced"):
+            publish(OBJECTS, self.staging, manifest, self.location)
+        assert self.files() == {}
+
+
+def test_files_without_names_are_refused_where_names_cost_nothing(table):
+    stage(table, *UNNAMED)
+    file = WrittenFile("bucket_00000", 1, len(UNNAMED[0]), UNNAMED[0])
+    with pytest.raises(PublishError, match="the listing says no such file"):
+        published(table, WrittenDirectory("", (), "delta_0000005_0000005_0000", (file,)))
 
 
 def test_file_that_is_missing_or_of_another_size_is_refused(table):
