@@ -16,7 +16,7 @@ from airflow_hive_acid.filesystem.uris import local_path, scheme_of
 from airflow_hive_acid.format import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class LocalFilesystem:
@@ -91,6 +91,16 @@ class LocalFilesystem:
             os.rename(source_path, target_path)
         else:
             os.unlink(source_path)
+
+    def gather(self, files: Mapping[str, str], target: str) -> None:
+        """See the protocol."""
+        path = local_path(target)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            raise FileExistsError(f"{target} exists already; nothing was moved there") from None
+        for name, source in files.items():
+            os.rename(local_path(source), f"{path}/{name}")
 
     def replace_file(self, source: str, target: str) -> None:
         """See the protocol."""

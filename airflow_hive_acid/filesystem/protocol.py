@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,14 @@ class Filesystem(Protocol):
 
         :raises FileExistsError: when there is anything at ``target``; nothing was changed.
         :raises FileNotFoundError: when ``source`` or the parent of ``target`` is missing.
+        """
+
+    def gather(self, files: Mapping[str, str], target: str) -> None:
+        """Make a directory of files that lie elsewhere, one by one; others see it while it grows.
+
+        :param files: URI of each by its new name.
+        :raises FileExistsError: when there is anything at ``target``; nothing was changed.
+        :raises FileNotFoundError: when one of them is missing; others may have been moved.
         """
 
     def replace_file(self, source: str, target: str) -> None:

@@ -231,26 +231,21 @@ def publish(
 
 
 def _name_files(filesystem: Filesystem, staging: str, directory: ManifestDirectory) -> None:
-    """Give the files of a directory their names and its place, one by one: there are no directories (object stores)."""
-    if filesystem.exists(directory.uri):
-        raise FileExistsError(directory.uri)
-    filesystem.make_directory(directory.uri)
-    _add_files(filesystem, staging, directory)
+    """Give the files of a directory their names and its place."""
+    filesystem.gather(_sources(staging, directory), directory.uri)
     if ACID_VERSION_FILE in dict(directory.files):
         filesystem.write_text(f"{directory.uri}/{ACID_VERSION_FILE}", ACID_VERSION)
 
 
-def _add_files(filesystem: Filesystem, staging: str, directory: ManifestDirectory) -> None:
-    """Give the data files of a directory their names."""
+def _sources(staging: str, directory: ManifestDirectory) -> dict[str, str]:
+    """Where the data files of a directory lie in staging, by their names."""
     partition = f"{directory.partition}/" if directory.partition else ""
-    beside = f"{_DATA}/{partition}{directory.name}"
-    in_threads(
-        lambda name: filesystem.rename(
-            f"{staging}/{directory.staged.get(name, f'{beside}/{name}')}", f"{directory.uri}/{name}"
-        ),
-        [name for name, _ in directory.files if name != ACID_VERSION_FILE],
-        "publish",
-    )
+    named = f"{_DATA}/{partition}{directory.name}"
+    return {
+        name: f"{staging}/{directory.staged.get(name, f'{named}/{name}')}"
+        for name, _ in directory.files
+        if name != ACID_VERSION_FILE
+    }
 
 
 def make_places(filesystem: Filesystem, places: Iterable[str], table: str, location: str) -> None:
@@ -279,7 +274,8 @@ def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, l
     """
     for directory in manifest.directories:
         try:
-            _add_files(filesystem, staging, directory)
+            for name, source in _sources(staging, directory).items():
+                filesystem.rename(source, f"{directory.uri}/{name}")
         except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
             raise PublishError(
                 f"{error}: job {manifest.job_id} cannot add to {directory.uri}, because its txn was given up or "

@@ -125,12 +125,23 @@ class FsspecFilesystem:
         with self._answers.of(f"renaming {source} to {target}"):
             self._move(source_path, target_path, is_directory=kind == DIRECTORY)
 
+    def gather(self, files: Mapping[str, str], target: str) -> None:
+        """See the protocol."""
+        target_path = self._path(target)
+        if self._answers.kind(target_path) is not None:
+            raise FileExistsError(f"{target} exists already; nothing was moved there")
+        with self._answers.of(f"moving {len(files)} files to {target}"):
+            if not self._is_object_store:
+                self._fs.makedirs(target_path, exist_ok=True)
+            moves = [(self._path(source), f"{target_path}/{name}") for name, source in files.items()]
+            self._for_each(lambda pair: self._move(*pair, is_directory=False), moves)
+
     def _move(self, source: str, target: str, *, is_directory: bool) -> None:
         if not self._is_object_store:
             self._fs.mv(source, target, recursive=is_directory)
             return
         if not is_directory:
-            self._fs.cp_file(source, target)
+            self._fs.cp_file(source, target)  # one that finds no source, because it was fenced, is an error
             self._delete_object(source)
             return
         names = self._objects(source)

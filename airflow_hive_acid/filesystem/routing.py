@@ -9,7 +9,7 @@ from airflow_hive_acid.filesystem.opening import open_filesystem
 from airflow_hive_acid.format.paths import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from airflow_hive_acid.filesystem.protocol import FileInfo, StreamingFilesystem
 
@@ -67,6 +67,15 @@ class AnyFilesystem:
         :raises InvalidArgumentsError: when the two are on different filesystems.
         """
         self._of_both(source, target, "be renamed to").rename(source, target)
+
+    def gather(self, files: Mapping[str, str], target: str) -> None:
+        """See the protocol.
+
+        :raises InvalidArgumentsError: when one is on another filesystem than ``target``.
+        """
+        for source in files.values():
+            self._of_both(source, target, "become a part of")
+        self.at(target).gather(files, target)
 
     def replace_file(self, source: str, target: str) -> None:
         """See the protocol.

@@ -9,7 +9,7 @@ from airflow_hive_acid.filesystem import FileInfo
 from airflow_hive_acid.format import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .scheduler import Scheduler
 
@@ -125,6 +125,11 @@ class MemoryFilesystem:
         parent[new[-1]] = self._parent(old, source).pop(old[-1])
         self.changed(old)
         self.changed(new)
+
+    def gather(self, files: Mapping[str, str], target: str) -> None:
+        self.make_directory(target)
+        for name, source in files.items():
+            self.rename(source, f"{target}/{name}")
 
     def replace_file(self, source: str, target: str) -> None:
         self._begin("replace", target, writes=True)

@@ -47,9 +47,12 @@ def start_engine(client: MetastoreClient, tmp_path: Path) -> Iterator[Callable[.
         engine.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of an S3 server with a bucket; the environment tells s3fs and Spark how to get there."""
+    """URL of an S3 server with a bucket; the environment tells s3fs and Spark how to get there.
+
+    One for all tests: fsspec keeps its clients, and they keep their server.
+    """
     import boto3
 
     with s3_server(tmp_path_factory.mktemp("s3")) as url, pytest.MonkeyPatch.context() as patch:

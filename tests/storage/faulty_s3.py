@@ -135,6 +135,8 @@ class Faults:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        #: What was asked inside the last :meth:`of`.
+        self.after: list[Asked] = []
 
     @contextmanager
     def of(self, *rules: Rule, seed: int = 0) -> Iterator[None]:
@@ -143,7 +145,7 @@ class Faults:
         try:
             yield
         finally:
-            self._after = self.asked()
+            self.after = self._asked()
             self._post((), 0)
 
     def _post(self, rules: Iterable[Rule], seed: int) -> None:
@@ -151,15 +153,14 @@ class Faults:
         with urllib.request.urlopen(self._url + _FAULTS, data=content):
             pass
 
-    def asked(self) -> list[Asked]:
-        """The requests since the rules were last set; after :meth:`of`, of the time inside."""
+    def _asked(self) -> list[Asked]:
         with urllib.request.urlopen(self._url + _REQUESTS) as answer:
             return [Asked(**one) for one in json.load(answer)]
 
     @property
     def met(self) -> list[Asked]:
         """The requests that failed inside the last :meth:`of`."""
-        return [one for one in self._after if one.fault]
+        return [one for one in self.after if one.fault]
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
     from .conftest import Life
+    from .faulty_s3 import Faults
 
 pytestmark = pytest.mark.storage
 
@@ -99,6 +100,29 @@ def test_a_table_lives_on_an_object_store(
     below = warehouse.removeprefix(f"s3a://{BUCKET}/")
     assert [name for name in objects() if name.startswith(below) and "_tmp_" in name] == []
     table.overwrite_and_end()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("accelerator", "copies"), [("auto", 1), ("off", 3)])
+def test_how_often_a_file_is_copied(
+    start_engine: Callable[..., Engine],
+    warehouse: str,
+    conf: dict[str, str],
+    faults: Faults,
+    accelerator: str,
+    copies: int,
+) -> None:
+    """Once, when it is published; without the jar, Spark's committer gives it two names before."""
+    engine = start_engine(warehouse, conf, accelerator)
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.t (a INT) PARTITIONED BY (p INT) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true')"
+    )
+    with faults.of():
+        engine.run("INSERT INTO w.t SELECT id, id % 3 FROM range(0, 30, 1, 1)")
+    written = [asked.kind for asked in faults.after if asked.name.endswith((".orc", "/bucket_00000"))]
+    assert (written.count("PUT"), written.count("COPY")) == (3, 3 * copies), faults.after
+    assert len(engine.query("SELECT a FROM w.t").rows) == 30
 
 
 @pytest.mark.spark

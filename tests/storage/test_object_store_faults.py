@@ -10,6 +10,7 @@ from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import HiveAcidError, StorageUnavailableError
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.warehouse import fences
 from airflow_hive_acid.settings import Source
 
 from .faulty_s3 import READS, WRITES, Rule
@@ -72,6 +73,7 @@ def test_a_store_that_goes_on_failing_fails_the_statement_and_nothing_else(
     warehouse: str,
     conf: dict[str, str],
     faults: Faults,
+    monkeypatch: pytest.MonkeyPatch,
     fault: str,
     kind: str,
 ) -> None:
@@ -80,6 +82,8 @@ def test_a_store_that_goes_on_failing_fails_the_statement_and_nothing_else(
     t2  A fails, and its txn is aborted
     t3  the store answers again: A's second try is applied once, the Cleaner leaves nothing of the first
     """
+    # Else it is a quarter of an hour until what was published by a txn that failed there may be removed.
+    monkeypatch.setattr(fences, "COPIES_SETTLE_MS", 0)
     engine = start_engine(warehouse, {**conf, **FEW_TRIES})
     engine.run(TABLE)
     engine.run("INSERT INTO w.t VALUES (1, 'a')")

@@ -98,6 +98,24 @@ def test_renaming_what_is_not_there_leaves_nothing_behind(fs: Filesystem, table:
     assert fs.list_files(table) == []
 
 
+@pytest.mark.rule("R5")
+def test_files_are_gathered_in_a_directory_that_is_not_there_yet(fs: Filesystem, table: str) -> None:
+    fill(fs, table, "_tmp_1/a/part-0", "_tmp_1/b/part-0", "_tmp_1/b/part-1", "delta_4/bucket_0")
+    files = {"bucket_0": f"{table}/_tmp_1/a/part-0", "bucket_1": f"{table}/_tmp_1/b/part-1"}
+    with pytest.raises(FileExistsError, match="delta_4 exists already"):
+        fs.gather(files, f"{table}/delta_4")
+    fs.gather(files, f"{table}/delta_5")
+    assert [e.relative for e in fs.list_files(table, recursive=True) if not e.is_dir] == [
+        "_tmp_1/b/part-0",
+        "delta_4/bucket_0",
+        "delta_5/bucket_0",
+        "delta_5/bucket_1",
+    ]
+    assert fs.read_text(f"{table}/delta_5/bucket_1") == "_tmp_1/b/part-1"
+    with pytest.raises(FileNotFoundError):
+        fs.gather(files, f"{table}/delta_6")
+
+
 def test_deleting_takes_the_named_directory_and_nothing_else(fs: Filesystem, table: str) -> None:
     fill(fs, table, "delta_1/bucket_0", "delta_10/bucket_0", "delta_1x/bucket_0")
     assert fs.delete(f"{table}/delta_1", inside=table) is True
@@ -255,4 +273,6 @@ def test_a_rename_does_not_copy_from_one_filesystem_to_another(tmp_path: Path) -
     fill(fs, str(tmp_path), "a/f")
     with pytest.raises(InvalidArgumentsError, match="different filesystems"):
         fs.rename_directory(f"{tmp_path}/a", "memory://x/a")
+    with pytest.raises(InvalidArgumentsError, match="different filesystems"):
+        fs.gather({"f": f"{tmp_path}/a/f"}, "memory://x/a")
     assert fs.exists(f"{tmp_path}/a/f")
