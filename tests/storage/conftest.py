@@ -61,6 +61,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL_S3": url,
+            "AWS_MAX_ATTEMPTS": "2",  # s3fs has tries of its own, around these
         }.items():
             patch.setenv(name, value)
         boto3.client("s3").create_bucket(Bucket=BUCKET)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 RECIPE = Path(__file__).resolve().parent
 OUTPUT = RECIPE.parents[2] / "build" / "oracle"
@@ -165,10 +165,11 @@ class Postgres:
     _server: Any
 
     @classmethod
-    def start(cls, *, durable: bool = False) -> Postgres:
+    def start(cls, *, durable: bool = False, settings: Sequence[str] = ()) -> Postgres:
         """Make a cluster and start it.
 
         :param durable: with fsync, as in production; tests do without, their data need not survive the machine.
+        :param settings: of the server, ``name=value``.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the package warns at import where XDG_RUNTIME_DIR is not set
@@ -180,6 +181,7 @@ class Postgres:
         server.ensure_pgdata_inited()
         postgres = cls(home, _free_port(), server)
         options = f'-h 127.0.0.1 -k "" {"" if durable else "-F "}-p {postgres.port}'
+        options += "".join(f" -c {setting}" for setting in settings)
         postgres._pg_ctl("start", "-o", options, "-l", str(home / "log"))
         return postgres
 
