@@ -44,7 +44,8 @@ _VALUES = {
 }  # fmt: skip
 
 # Where one statement can write several tables: ids are taken and used in one. The updates wait for the rows and then
-# take their latest value.
+# take their latest value. Parts of a statement run in an order of the plan's, and plans differ from one session to the
+# next: the second update reads the first, so that all who commit lock the two rows in the same order.
 _EVENT_ID = (
     update(NOTIFICATION_SEQUENCE)
     .values(NEXT_EVENT_ID=NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID + 1)
@@ -53,16 +54,14 @@ _EVENT_ID = (
 )
 _ROW_ID = (
     update(SEQUENCE_TABLE)
-    .where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"))
+    .where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"), _EVENT_ID.c.event_id.is_not(None))
     .values(NEXT_VAL=SEQUENCE_TABLE.c.NEXT_VAL + 1)
-    .returning((SEQUENCE_TABLE.c.NEXT_VAL - 1).label("row_id"))
+    .returning((SEQUENCE_TABLE.c.NEXT_VAL - 1).label("row_id"), _EVENT_ID.c.event_id)
     .cte("entry")
 )
 _WRITE_AT_ONCE = insert(NOTIFICATION_LOG).from_select(
     ["NL_ID", "EVENT_ID", "EVENT_TIME", *_VALUES],
-    select(_ROW_ID.c.row_id, _EVENT_ID.c.event_id, _SECONDS, *_VALUES.values()).select_from(
-        _EVENT_ID.join(_ROW_ID, sa.true())
-    ),
+    select(_ROW_ID.c.row_id, _ROW_ID.c.event_id, _SECONDS, *_VALUES.values()),
 )
 
 # Elsewhere: the sequences move first, and what they were before is counted back from where they stand, behind their

@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.notifications.events import decode, encode, open_txn
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_SEQUENCE, SEQUENCE_TABLE
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -230,3 +232,38 @@ def test_messages_are_hives_gzip_or_plain_json() -> None:
             decode(message, kind)
     with pytest.raises(InvalidArgumentsError, match="no message format"):
         encode({}, "xml")
+
+
+@pytest.mark.backends("postgresql")
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize("large", ["NOTIFICATION_SEQUENCE", "SEQUENCE_TABLE"])
+def test_the_counters_are_locked_in_one_order_whatever_the_plan_is(
+    logging_client: MetastoreClient, metastore_url: str, large: str
+) -> None:
+    """Parts of one statement run in the order of its plan, which follows what the server believes of the tables.
+
+    t1  A has the row of event ids
+    t2                               B writes an event and waits for that row
+    t3  A gets the row of row ids: B may not have it, or each would wait for the other
+    """
+    logging_client.open_txn()
+    engine = sa.create_engine(metastore_url, poolclass=sa.pool.NullPool)
+    believed = sa.table("pg_class", *map(sa.column, ("relname", "reltuples", "relpages")))
+    with engine.begin() as connection:
+        connection.execute(
+            sa.update(believed).where(believed.c.relname == large).values(reltuples=10_000_000, relpages=1)
+        )
+    blocked = sa.table("pg_locks", sa.column("granted")).select().where(sa.column("granted").is_(sa.false()))
+    with MetastoreClient(metastore_url, Settings({Source.CONNECTION: ON})) as other, engine.connect() as connection:
+        connection.execute(sa.select(NOTIFICATION_SEQUENCE).with_for_update())
+        with ThreadPoolExecutor(1) as pool:
+            writer = pool.submit(other.open_txn)
+            try:
+                while not connection.execute(blocked).all():
+                    assert not writer.done()
+                connection.execute(sa.select(SEQUENCE_TABLE).with_for_update(nowait=True))
+            finally:
+                connection.rollback()
+        assert writer.result() == 2
+    engine.dispose()
+    assert [event.type for event in logging_client.notifications.events_after(0)] == ["OPEN_TXN", "OPEN_TXN"]
