@@ -276,6 +276,7 @@ bench: install
 	@$(BIN)/python benchmarks/leases.py
 	@$(BIN)/python benchmarks/operators.py
 	@$(BIN)/python benchmarks/service.py
+	@$(BIN)/python benchmarks/fleet.py
 	@$(BIN)/python benchmarks/dag_parsing.py
 	@$(BIN)/python benchmarks/replication.py
 

@@ -4,9 +4,10 @@
 
 The control plane is real, Spark is not: a job sleeps for ``--job`` seconds, give or take half, and writes files of
 four bytes. Each task opens a client of its own, as a process of Airflow does, runs one INSERT into a partition, under a
-claim, closes the client, and is followed by the next. Workers, Initiator, Cleaner and reaper run by their defaults; ten
-deltas of a partition make a compaction. Everything, the server and the fleet, is on this machine: when its cores are
-used up, both wait. ``begin`` is from the connection to the job, ``commit`` from the job's end to the answer of COMMIT.
+claim, closes the client, and is followed by the next. Workers, Initiator, Cleaner and reaper run by their defaults;
+more than ten deltas of a partition make a compaction. Everything, the server and the fleet, is on this machine: when
+its cores are used up, both wait. ``begin`` is from the connection to the job, ``commit`` from the job's end to the
+answer of COMMIT.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     Look = Callable[[MetastoreClient, AnyFilesystem], object]
 
 TABLE = "f.t"
-DELTAS_TO_COMPACT = 10
+MOST_DELTAS = 10  # one more is compacted
 PROCESSES = 4
 SPREAD = 0.5
 MEMORY = "/dev/shm"  # noqa: S108 - the disk is the server's
@@ -234,7 +235,7 @@ def process(fleet: Fleet, kind: str, numbers: range, answers: Any) -> None:
 
 
 def prepare(url: str, warehouse: str, partitions: int) -> None:
-    """A table whose partitions have from none to nine deltas each."""
+    """A table whose partitions have from two to eleven deltas each: a tenth of them is to be compacted at once."""
     with MetastoreClient(url) as client:
         client.create_schema()
         client.catalog.set_warehouse(warehouse)
@@ -242,8 +243,8 @@ def prepare(url: str, warehouse: str, partitions: int) -> None:
             engine.run("CREATE DATABASE f")
             acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
             engine.run(f"CREATE TABLE {TABLE} (a INT) PARTITIONED BY (p INT) {acid}")
-        for deltas in range(DELTAS_TO_COMPACT - 1):
-            spark = Asleep(0, [p for p in range(partitions) if p % DELTAS_TO_COMPACT >= deltas])
+        for deltas in range(MOST_DELTAS + 1):
+            spark = Asleep(0, [p for p in range(partitions) if p % MOST_DELTAS >= deltas - 1])
             with Engine(client, spark, warehouse) as engine:
                 engine.run(f"INSERT INTO {TABLE} PARTITION (p) SELECT 1, 1")
         engine_of = sa.create_engine(client.database.url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
