@@ -184,7 +184,9 @@ def empty_script() -> Took:
     script.write_text(EMPTY)
     began = time.monotonic()
     command = [str(find_spark_submit(os.environ)), "--master", "local[2]", str(script)]
-    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    # Spark's own script asks the first Python on PATH where Spark is.
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, env=environment)
     return Took(time.monotonic() - began, time.monotonic() - began)
 
 
