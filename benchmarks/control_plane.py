@@ -79,18 +79,22 @@ class Bench:
         return ", ".join(f"{name} {value}" for name, value in setting.items()) + f"; {os.cpu_count()} cores"
 
     def _server_cpu(self) -> float:
-        """The server's processes, those that have ended included."""
-        pid = int((self.server.home / "postmaster.pid").read_text().split()[0])
-        ticks = sum(times(pid)[:4])
-        with open(f"/proc/{pid}/task/{pid}/children") as children:
-            ticks += sum(sum(times(int(child))[:2]) for child in children.read().split())
-        return ticks / _TICKS
+        return cpu_seconds(self.server)
 
 
 _SHOWN = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
 
 
-def times(pid: int) -> list[int]:
+def cpu_seconds(server: oracle.Postgres) -> float:
+    """Of the server's processes, those that have ended included."""
+    pid = int((server.home / "postmaster.pid").read_text().split()[0])
+    ticks = sum(_times(pid)[:4])
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        ticks += sum(sum(_times(int(child))[:2]) for child in children.read().split())
+    return ticks / _TICKS
+
+
+def _times(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return [int(ticks) for ticks in stat.read().rpartition(")")[2].split()[11:15]]

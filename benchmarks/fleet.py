@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import random
 import shutil
 import sys
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from control_plane import times
+from control_plane import cpu_seconds
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.engine.transactions.claims import Once
@@ -272,11 +271,8 @@ class Server:
             return int(connection.execute(mine).scalar_one())
 
     def cpu(self) -> float:
-        """Seconds, of processes that have ended, too."""
-        pid = int((self._server.home / "postmaster.pid").read_text().split()[0])
-        ticks = sum(times(pid)[:4])
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return (ticks + sum(sum(times(int(child))[:2]) for child in children)) / os.sysconf("SC_CLK_TCK")
+        """Seconds of its processes."""
+        return cpu_seconds(self._server)
 
 
 def run(server: Server, tasks: int, arguments: argparse.Namespace, home: Path) -> None:
