@@ -14,6 +14,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse import fences
 from airflow_hive_acid.settings import Source
 
+from .conftest import clean
 from .faulty_s3 import READS, WRITES, Rule
 
 if TYPE_CHECKING:
@@ -57,12 +58,6 @@ def run_cleaner_when_due(
             outcomes = run_cleaner(client, files)
         if any(outcome.kind is not Kind.WAITING for outcome in outcomes):
             return outcomes
-        time.sleep(0.1)
-
-
-def clean(client: MetastoreClient, files: AnyFilesystem) -> None:
-    """Clean what can be cleaned; a txn that may still appear is waited for."""
-    while any(outcome.kind is Kind.WAITING for outcome in run_cleaner(client, files)):
         time.sleep(0.1)
 
 
