@@ -40,6 +40,7 @@ from tests.integration.maintenance.batch_model import ModelSpark
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from airflow_hive_acid.engine import JobLauncher
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog.values.model import Table
 
@@ -216,13 +217,19 @@ class LabelledSpark(FakeSpark):
         return WrittenDirectory(partition, values, name, (WrittenFile(file, 1, len(text)),))
 
 
-def engine_of(client: MetastoreClient, warehouse: str, label: str, case: Case) -> Engine:
+def engine_of(
+    client: MetastoreClient,
+    warehouse: str,
+    label: str,
+    case: Case,
+    launcher_of: Callable[[LabelledSpark], JobLauncher] = lambda spark: spark,
+) -> Engine:
     """An engine whose Spark writes this label."""
     spark = LabelledSpark(label)
     spark.partitions = list(case.partitions)
     if "(c1)" in case.statement:
         spark.answer = [[1, 2]]  # the query gives the columns c0 and c1
-    return Engine(client, spark, warehouse, agent_info=label)
+    return Engine(client, launcher_of(spark), warehouse, agent_info=label)
 
 
 def contents(client: MetastoreClient, database: str) -> dict[str, list[str]]:
