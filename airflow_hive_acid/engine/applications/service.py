@@ -345,7 +345,7 @@ class WithService:
             self._forget(filesystem, session)
             return None, refusal
         driver = ServiceDriver(filesystem, self.uri, session, state)
-        return SpoolSession(filesystem, session, driver, start_seconds=ANSWER_SECONDS), ""
+        return SpoolSession(filesystem, session, driver, start_seconds=ANSWER_SECONDS, swept=True), ""
 
     @staticmethod
     def _forget(filesystem: StreamingFilesystem, session: str) -> None:

@@ -8,6 +8,7 @@ here and a cluster elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -68,6 +69,7 @@ class SpoolSession:
     :param start_seconds: how long the application may take until it is ready.
     :param close_seconds: how long it may take to leave when asked to.
     :param silent_seconds: after how long without a sign of life it is gone, once it has given one.
+    :param swept: whether the driver outlives us and removes what we leave; it may write there while we leave.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class SpoolSession:
         start_seconds: float = 300.0,
         close_seconds: float = 10.0,
         silent_seconds: float = SILENT_SECONDS,
+        swept: bool = False,
     ) -> None:
         self._filesystem = filesystem
         self._uri = uri.rstrip("/")
@@ -86,6 +89,7 @@ class SpoolSession:
         self._start_seconds = start_seconds
         self._close_seconds = close_seconds
         self._silent_seconds = silent_seconds
+        self._swept = swept
         self._sign: str | None = None
         self._heard = self._looked = time.monotonic()
         self._started = time.monotonic()
@@ -191,7 +195,8 @@ class SpoolSession:
             self._driver.stop()
             self._alive.join(_JOIN_SECONDS)
             self._driver.release()
-            self._filesystem.delete(self._uri, inside=self._uri.rpartition("/")[0])
+            with contextlib.suppress(OSError) if self._swept else contextlib.nullcontext():
+                self._filesystem.delete(self._uri, inside=self._uri.rpartition("/")[0])
 
     def _await(self, name: str, deadline: float | None, doing: str) -> str:
         """The text of a file that the driver writes."""

@@ -109,6 +109,7 @@ class Service:
         self._turns = threading.BoundedSemaphore(places)
         self._sessions: dict[str, _Session] = {}
         self._known: set[str] = set()
+        self._left: dict[str, float] = {}
         self._came = 0
         self._ending = threading.Event()
         self._ended = threading.Event()
@@ -154,9 +155,18 @@ class Service:
         for name in sorted(new - set(self._sessions)):
             self._of_one(name, partial(self._take, name))
         self._known = there  # not more: a service serves for months
+        self._sweep(there - set(self._sessions))
         for session in list(self._sessions.values()):
             self._of_one(session.name, partial(self._watch, session))
         return bool(new)
+
+    def _sweep(self, left: set[str]) -> None:
+        """Remove what callers whom we have let go of, or refused, have not removed themselves: they are dead."""
+        now = self._clock()
+        self._left = {name: self._left.get(name, now) for name in left}
+        for name, since in self._left.items():
+            if now - since > self._idle_seconds:
+                self._of_one(name, partial(self._fs.delete, f"{self._uri}/{name}"))
 
     @staticmethod
     def _of_one(name: str, look: Callable[[], None]) -> None:

@@ -69,6 +69,11 @@ class Process:
         self._thread.join(_PATIENCE)
         assert not self._thread.is_alive(), f"it hangs behind {self.done[-3:]}"
 
+    @property
+    def dead(self) -> bool:
+        """Whether it was killed."""
+        return self._dead
+
     def effect(self, what: str, action: Callable[[], Any]) -> Any:
         """Something that others can see."""
         self.look()
@@ -104,9 +109,14 @@ class Process:
             self._arrived.set()
 
 
+def process_here() -> Process | None:
+    """The process of this thread; None of one that is none."""
+    return getattr(_of_thread, "process", None)
+
+
 def effect(what: str, action: Callable[[], Any]) -> Any:
     """An effect of the thread's process; of a thread that is none, just done."""
-    process: Process | None = getattr(_of_thread, "process", None)
+    process = process_here()
     return action() if process is None else process.effect(what, action)
 
 
@@ -156,7 +166,7 @@ def _opening(inner: Any) -> Any:
 
 def _syncing(inner: Any) -> Any:
     def sync(path: str) -> Any:
-        process: Process | None = getattr(_of_thread, "process", None)
+        process = process_here()
 
         def noted() -> None:
             inner(path)
@@ -197,7 +207,7 @@ def _counting(verb: str, inner: Any) -> Any:
 
 def _looking(inner: Any) -> Any:
     def look(self: Any, *rest: Any, **options: Any) -> Any:
-        process: Process | None = getattr(_of_thread, "process", None)
+        process = process_here()
         if process is not None:
             process.look()
         return inner(self, *rest, **options)
@@ -207,7 +217,7 @@ def _looking(inner: Any) -> Any:
 
 def _transacting(inner: Any) -> Any:
     def transact(self: Any, operation: Any, *rest: Any, **options: Any) -> Any:
-        process: Process | None = getattr(_of_thread, "process", None)
+        process = process_here()
         if process is None:
             return inner(self, operation, *rest, **options)
         if options.get("reading"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 import uuid
@@ -13,6 +15,7 @@ from airflow_hive_acid.engine.applications import spool
 from airflow_hive_acid.engine.applications.found_services import find_services, service_directory
 from airflow_hive_acid.engine.applications.service import ServiceSettings, WithService, serving
 from airflow_hive_acid.errors import ConfigurationError, HiveAcidError, JobFailedError
+from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.format.jobs import Column, JobSpec, Program, Select, Source
 from airflow_hive_acid.maintenance.worker.jobs import Application
 from airflow_hive_acid.spark.jobs.service import Service
@@ -129,6 +132,21 @@ def test_callers_share_the_application_and_nothing_else(start, above: Path, tmp_
     assert [path.name for path in above.glob("*/session-*")] == []
 
 
+def test_what_a_caller_cannot_remove_fails_nothing_and_does_not_stay(start, above: Path, monkeypatch) -> None:
+    """The service may write into a caller's directory while the caller removes it."""
+    start(idle_seconds=0.5)
+    session, _own = call(above)
+    assert query(session, "SELECT 1 AS n") == [[1]]
+
+    def busy(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFilesystem, "delete", busy)
+        session.close()
+    _await(lambda: not list(above.glob("*/session-*")))
+
+
 @pytest.mark.parametrize("how", ["cancelled", "silent"])
 def test_a_caller_that_goes_takes_only_its_own_step_with_it(start, above: Path, monkeypatch, how: str) -> None:
     monkeypatch.setattr(spool, "ALIVE_SECONDS", 0.2)
@@ -155,6 +173,9 @@ def test_a_caller_that_goes_takes_only_its_own_step_with_it(start, above: Path, 
     assert len(failed) == 1
     _await(lambda: len(find_services(above.parents[1].as_uri())[0].state.callers) == 1)
     assert query(other, "SELECT 2 AS n") == [[2]]
+    # It may be dead, so what it has handed in does not stay.
+    _await(lambda: len(list(above.glob("*/session-*"))) == 1)
+    assert not mine.is_alive
     mine.close()
     other.close()
 
