@@ -170,7 +170,7 @@ soak: install
 
 ## make test-crashes   every statement stopped in front of each of its effects, killed or asleep, and tried again
 test-crashes: install
-	@$(BIN)/python -m pytest -q -rP --crashes-every 1 $(PARALLEL) tests/integration/engine/crashes/test_crash_matrix.py
+	@$(BIN)/python -m pytest -q -rP --crashes-every 1 $(PARALLEL) tests/integration/engine/crashes/test_crash_matrix.py tests/integration/spark/jobs/test_service_crashes.py
 
 ## make test-programs  40 random programs of DML on our engine, beside a plain model in Python; make test has 4 of them
 test-programs: install $(CLASSES)

@@ -17,6 +17,8 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 
 STATE, LEFT, REFUSED, CANCEL, CALLER = "state.json", "left", "refused", "cancel", "caller"
 SESSION = "session-"
+SERVES = "serves"
+"""In the directory of each incarnation, as long as it takes callers: an object store has no empty directories."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

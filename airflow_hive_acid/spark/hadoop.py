@@ -30,6 +30,8 @@ _THREADS = 8
 _DIRECTORIES_PER_CALL = 128
 _COPY_BUFFER = 1 << 16
 _LONG = 8
+_RENAMING = ("hdfs", "viewfs")
+"""Where a file is renamed over another one in one step, if that is asked for."""
 _EVENT_COLUMNS = 6
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
@@ -299,6 +301,30 @@ class HadoopFilesystem:
         with self.writer(partial) as writer:
             writer.write(text)
         self.rename(partial, uri)
+
+    def replace_text(self, uri: str, text: str) -> None:
+        """Give a file of a spool another content, whether it is there or not; nobody sees it half written, or missing.
+
+        HDFS and a disk rename over what is there; an object store shows what is written when it is whole.
+        """
+        scheme = uri.partition(":")[0]
+        if scheme not in ("file", *_RENAMING):
+            with TextWriter(self._filesystem(uri).create(self._path(uri), True)) as writer:
+                writer.write(text)
+            return
+        folder, _, name = uri.rpartition("/")
+        partial = f"{folder}/.{name}.partial"
+        self.delete(partial)
+        with self.writer(partial) as writer:
+            writer.write(text)
+        if scheme == "file":
+            os.replace(*("/" + one.removeprefix("file:").lstrip("/") for one in (partial, uri)))
+            return
+        kinds = self.jvm.org.apache.hadoop.fs.Options.Rename
+        options = self.gateway.new_array(kinds, 1)
+        options[0] = kinds.OVERWRITE
+        context = self.jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._path(uri).toUri(), self._conf)
+        context.rename(self._path(partial), self._path(uri), options)
 
     def writer(self, uri: str) -> TextWriter:
         """A new file of a spool, for writing text piece by piece; on a disk it has the rights of its directory."""

@@ -34,15 +34,26 @@ def client(tmp_path: Path) -> Iterator[MetastoreClient]:
 
 
 @pytest.fixture
-def start_engine(client: MetastoreClient, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+def launcher_of(tmp_path: Path) -> Callable[..., SparkSubmitLauncher]:
+    """Make what starts a local Spark with a conf: ``launcher_of(conf, accelerator)``."""
+
+    def make(conf: Mapping[str, str], accelerator: str = "auto") -> SparkSubmitLauncher:
+        return SparkSubmitLauncher(
+            "local[2]", conf, log_directory=tmp_path / "logs", accelerator=accelerator, passed_on=("AWS_*",)
+        )
+
+    return make
+
+
+@pytest.fixture
+def start_engine(
+    client: MetastoreClient, launcher_of: Callable[..., SparkSubmitLauncher]
+) -> Iterator[Callable[..., Engine]]:
     """Make an engine on a warehouse: ``start_engine(warehouse, conf, accelerator)``; it is closed after the test."""
     engines: list[Engine] = []
 
     def start(warehouse: str, conf: Mapping[str, str], accelerator: str = "auto") -> Engine:
-        launcher = SparkSubmitLauncher(
-            "local[2]", conf, log_directory=tmp_path / "logs", accelerator=accelerator, passed_on=("AWS_*",)
-        )
-        engines.append(Engine(client, launcher, warehouse))
+        engines.append(Engine(client, launcher_of(conf, accelerator), warehouse))
         return engines[-1]
 
     yield start

@@ -11,12 +11,13 @@ from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, 
 from airflow_hive_acid.filesystem import AnyFilesystem, fence_staging, open_filesystem
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 
+from .callers import pretend_to_be_elsewhere, share_a_service
 from .servers import hdfs_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
     from airflow_hive_acid.metastore import MetastoreClient
 
     from .conftest import Life
@@ -91,6 +92,15 @@ def test_a_table_lives_on_hdfs(
     table.create_and_change()
     table.compact_and_clean()
     table.overwrite_and_end()
+
+
+@pytest.mark.spark
+@pytest.mark.rule("R14")
+def test_callers_on_other_machines_share_a_service_through_hdfs(
+    client: MetastoreClient, launcher_of: Callable[..., SparkSubmitLauncher], authority: str, monkeypatch
+) -> None:
+    pretend_to_be_elsewhere(monkeypatch)
+    share_a_service(client, launcher_of({}), f"hdfs://{authority}/spools", f"hdfs://{authority}/shared")
 
 
 @pytest.mark.spark

@@ -19,12 +19,13 @@ from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
+from .callers import pretend_to_be_elsewhere, share_a_service
 from .servers import BUCKET, SPARK_JARS, jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
     from airflow_hive_acid.filesystem import AnyFilesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
@@ -197,3 +198,15 @@ def test_a_killed_job_is_fenced_by_its_record(
     assert [entry.name for entry in files.list_files(location)] == ["delta_0000001_0000001_0000"]
     engine.run("INSERT INTO w.t VALUES (3)")
     assert sorted(engine.query("SELECT a FROM w.t").rows) == [[1], [3]]
+
+
+@pytest.mark.rule("R14")
+def test_callers_on_other_machines_share_a_service_through_an_object_store(
+    client: MetastoreClient,
+    launcher_of: Callable[..., SparkSubmitLauncher],
+    warehouse: str,
+    conf: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_to_be_elsewhere(monkeypatch)
+    share_a_service(client, launcher_of(conf), f"{warehouse}/spools", f"{warehouse}/shared")

@@ -30,6 +30,7 @@ from airflow_hive_acid.format.services import (
     CANCEL,
     LEFT,
     REFUSED,
+    SERVES,
     SESSION,
     STATE,
 )
@@ -53,6 +54,8 @@ ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 #: A state that stands still for so long is of a service that has ended, where its process cannot be seen.
 STILL_SECONDS = 8.0
+#: A caller whose statement runs gives a silent service more time: storage may be slow to take its state.
+SILENT_SECONDS = 60.0
 
 
 #: Most threads of Spark's pools that start a new thread for each query until there are 1,024, each of which holds the
@@ -101,7 +104,7 @@ def serving(launcher: ServiceLauncher, uri: str, settings: ServiceSettings) -> I
     """
     filesystem = open_filesystem(uri)
     with _name(filesystem, uri):
-        for entry in filesystem.list_files(uri):
+        for entry in filesystem.list_files(uri) if filesystem.exists(uri) else ():  # object stores have no empty ones
             if entry.is_dir:  # of services that have ended
                 filesystem.delete(f"{uri}/{entry.name}", inside=uri)
         incarnation = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:12]}"
@@ -172,6 +175,7 @@ class ServiceDriver:
         self._session = session
         self._state = state
         self._looked = float("-inf")
+        self._heard = time.monotonic()
         self._code: int | None = None
         self._asked = False
 
@@ -190,8 +194,12 @@ class ServiceDriver:
             self._code = 1
         else:
             state = read_state(self._filesystem, self._uri)
-            if state is not None and state.incarnation != self._state.incarnation:
+            if state is not None and state.beat != self._state.beat:
+                self._heard = time.monotonic()
+            taken = state is not None and state.incarnation != self._state.incarnation
+            if taken or time.monotonic() - self._heard > SILENT_SECONDS:
                 self._code = 1
+            self._state = state or self._state
 
     def wait(self, seconds: float) -> bool:
         """Wait until the service has let go of us."""
@@ -332,7 +340,7 @@ class WithService:
         if problem is not None:
             return None, problem
         session = f"{self.uri}/{state.incarnation}/{SESSION}{uuid.uuid4()}"
-        if not filesystem.exists(session.rpartition("/")[0]):
+        if not filesystem.exists(f"{self.uri}/{state.incarnation}/{SERVES}"):
             return None, "it is ending"
         make_spool(session, private=path is not None)
         try:

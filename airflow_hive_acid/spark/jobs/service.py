@@ -27,6 +27,7 @@ from airflow_hive_acid.format.services import (
     CANCEL,
     LEFT,
     REFUSED,
+    SERVES,
     SESSION,
     STATE,
     Caller,
@@ -129,6 +130,7 @@ class Service:
     def serve(self) -> None:
         """Serve callers until :meth:`end`, or until nobody has called for too long, or another took our name."""
         pause, said = _PAUSES[0], float("-inf")
+        self._fs.replace_text(f"{self._uri}/{SERVES}", "")
         try:
             while not self._ending.is_set():
                 pause = _PAUSES[0] if self._look() else min(pause * 1.3, _PAUSES[1])
@@ -145,6 +147,7 @@ class Service:
                 self._ending.wait(pause)
         finally:
             self._ending.set()
+            self._of_one(SERVES, partial(self._fs.delete, f"{self._uri}/{SERVES}"))
             self._leave()
             self._ended.set()
 
@@ -174,7 +177,7 @@ class Service:
         try:
             look()
         except Exception as problem:  # noqa: BLE001 - said above; a caller that is not answered starts a Spark itself
-            log.warning("the directory of caller %s cannot be used: %s", name, problem)
+            log.warning("%s in the directory of the service cannot be used: %s", name, problem)
 
     def _names(self) -> set[str]:
         """The callers that have come and not yet gone."""
@@ -266,8 +269,7 @@ class Service:
                 log.error("another service has taken the name of this one (%s): this one ends", there)
                 return False
             self._beat += 1
-            self._fs.delete(where)  # HDFS renames onto nothing that is there
-            self._fs.write_text_atomically(where, self._state().to_json())
+            self._fs.replace_text(where, self._state().to_json())
         except Exception as problem:  # noqa: BLE001 - one missed beat is nothing
             log.warning("the state of the service was not written: %s", problem)
         return True

@@ -120,9 +120,7 @@ class Spool:
                 log.warning("the control plane was not told that this driver is alive: %s", problem)
 
     def _say_here(self, number: int) -> None:
-        here = f"{self._uri}/{HERE}"
-        self._fs.delete(here)  # HDFS renames onto nothing that is there
-        self._fs.write_text_atomically(here, str(number))
+        self._fs.replace_text(f"{self._uri}/{HERE}", str(number))
 
     def _announce(self) -> None:
         ready = f"{self._uri}/{READY}"

@@ -132,6 +132,25 @@ def test_callers_share_the_application_and_nothing_else(start, above: Path, tmp_
     assert [path.name for path in above.glob("*/session-*")] == []
 
 
+def test_a_clock_that_jumps_ends_nobody(start, above: Path, monkeypatch) -> None:
+    """Forward and back by a day, in the service and its callers: who is alive is told by signs that change."""
+    now = time.time
+    monkeypatch.setattr(spool, "ALIVE_SECONDS", 0.2)
+    start(idle_seconds=2.0, max_idle=20.0)
+    session, own = call(above)
+    for days in (1, -1, 0):
+        monkeypatch.setattr(time, "time", lambda days=days: now() + 86_400 * days)
+        assert query(session, f"SELECT {days} AS n") == [[days]]
+        newcomer, _own = call(above)
+        assert query(newcomer, "SELECT 7 AS n") == [[7]]
+        newcomer.close()
+        (found,) = find_services(above.parents[1].as_uri(), look_again=2.5)
+        assert found.problem is None
+    assert query(session, "SELECT 8 AS n") == [[8]]
+    session.close()
+    assert own.asked == []
+
+
 def test_what_a_caller_cannot_remove_fails_nothing_and_does_not_stay(start, above: Path, monkeypatch) -> None:
     """The service may write into a caller's directory while the caller removes it."""
     start(idle_seconds=0.5)

@@ -27,7 +27,7 @@ from airflow_hive_acid.engine.applications import service as callers
 from airflow_hive_acid.engine.applications import spool
 from airflow_hive_acid.engine.applications.service import WithService
 from airflow_hive_acid.errors import HiveAcidError
-from airflow_hive_acid.format.jobs import JobError, JobResult, Select
+from airflow_hive_acid.format.jobs import Export, JobError, JobResult, Select
 from airflow_hive_acid.spark.jobs import service as jobs
 from airflow_hive_acid.spark.jobs.service import Service
 from tests.integration.engine.crashes.crashing import effects_counted, process_here
@@ -75,7 +75,7 @@ class Serving:
             result = spark.run(spec)
         except HiveAcidError as error:
             return JobResult(spec.job_id, "model", error=JobError(type(error).__name__, str(error)))
-        if isinstance(spec.step, Select):
+        if isinstance(spec.step, Select | Export):
             lines = "".join(f"{json.dumps(row)}\n" for row in spark.answer)
             Path(spec.step.rows_uri.removeprefix("file://")).write_text(lines)
         return replace(result, application_id="model")
@@ -188,7 +188,9 @@ def test_a_statement_in_a_service_is_applied_once_wherever_a_try_of_it_has_stopp
     every = request.config.getoption("--crashes-every")
     done = effects_of(world, case).done
     handed_in = [number for number, what in enumerate(done, 1) if what.startswith(("hand in", "wait for"))]
-    assert len(handed_in) >= 5, done
+    assert handed_in or case.name not in FEW, done
+    if not handed_in:
+        return  # it needs no Spark: the other matrix has it
     # In the small form: where a spool is touched, and one place in between.
     stops = range(1 + (every > 1 and sleeps), MOST, every) if every else handed_in[1 + sleeps :: 3]
     run: Counter[str] = Counter()
