@@ -100,15 +100,19 @@ def serving(launcher: ServiceLauncher, uri: str, settings: ServiceSettings) -> I
 
     :param uri: of the service's directory, see :func:`service_directory`.
     :return: the application; it is not yet ready.
-    :raises ConfigurationError: when another service has the name, or others could write into its directory.
+    :raises ConfigurationError: when another service has the name, when others could write into its directory, or when
+        we cannot.
     """
     filesystem = open_filesystem(uri)
     with _name(filesystem, uri):
-        for entry in filesystem.list_files(uri) if filesystem.exists(uri) else ():  # object stores have no empty ones
-            if entry.is_dir:  # of services that have ended
-                filesystem.delete(f"{uri}/{entry.name}", inside=uri)
         incarnation = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:12]}"
-        make_spool(f"{uri}/{incarnation}", private=True)
+        with _writing(uri):
+            for entry in (
+                filesystem.list_files(uri) if filesystem.exists(uri) else ()
+            ):  # object stores have no empty ones
+                if entry.is_dir:  # of services that have ended
+                    filesystem.delete(f"{uri}/{entry.name}", inside=uri)
+            make_spool(f"{uri}/{incarnation}", private=True)
         arguments = ["--service", uri, "--incarnation", incarnation]
         arguments += ["--places", str(settings.places), "--max-callers", str(settings.max_callers)]
         if settings.max_idle is not None:
@@ -131,7 +135,8 @@ def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
     path = filesystem.local_path(uri)
     taken = f"a service named {uri.rpartition('/')[2]!r} runs already, in {uri}; give another --name, or end that one"
     if path is None:
-        filesystem.make_directory(uri)
+        with _writing(uri):
+            filesystem.make_directory(uri)
         before = read_state(filesystem, uri)
         if before is not None:
             time.sleep(STILL_SECONDS)
@@ -140,9 +145,10 @@ def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
                 raise ConfigurationError(taken)
         yield
         return
-    os.makedirs(path, 0o700, exist_ok=True)
-    _require_private(path)
-    descriptor = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with _writing(uri):
+        os.makedirs(path, 0o700, exist_ok=True)
+        _require_private(path)
+        descriptor = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,6 +157,17 @@ def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _writing(uri: str) -> Iterator[None]:
+    """What storage says while the directory of a service is made, as a fault of the option that named it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"--spool: {uri} cannot be written ({error}); name a directory in which the user of the service may write"
+        ) from error
 
 
 def _require_private(path: str) -> None:

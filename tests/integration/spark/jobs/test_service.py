@@ -324,6 +324,20 @@ def test_a_name_is_held_once_and_a_directory_of_others_is_refused(tmp_path: Path
     assert "chmod go=" in said[0]
 
 
+def test_a_directory_that_cannot_be_written_starts_nothing(tmp_path: Path) -> None:
+    """The message names the option, the directory and the remedy; a caller goes on with a Spark of its own."""
+    (tmp_path / "file").write_text("no directory")
+    uri = service_directory("etl", (tmp_path / "file").as_uri())
+    cannot = pytest.raises(ConfigurationError, match=r"--spool: .*/file/services/etl cannot be written .* may write")
+    with cannot, serving(None, uri, ServiceSettings()):  # type: ignore[arg-type]  # it is not asked
+        pass
+    said: list[str] = []
+    own = Own()
+    assert WithService(own, uri, None, say=said.append).start() is own
+    assert len(said) == 1
+    assert "A Spark of its own is started" in said[0]
+
+
 def test_spark_forgets_the_queries_that_are_over(start, above: Path, spark) -> None:
     """Else a driver that has served thousands of them is full of their sessions."""
     start()
