@@ -16,7 +16,7 @@ from airflow_hive_acid.engine.applications import service
 from airflow_hive_acid.engine.applications.found_services import find_services, service_directory
 from airflow_hive_acid.engine.applications.service import ServiceSettings, WithService, serving
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
-from airflow_hive_acid.format.services import STATE, ServiceState, birth, place
+from airflow_hive_acid.format.services import SERVES, STATE, ServiceState, birth, place
 from airflow_hive_acid.maintenance.worker.jobs import Application
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def test_a_service_that_does_not_answer_is_left_alone_and_nothing_stays(tmp_path
     write(tmp_path, LIVES)
     incarnation = tmp_path / "services" / "etl" / "one"
     incarnation.mkdir(0o700)
+    (incarnation / SERVES).touch()
     own, said = Own(), []
     assert WithService(own, "etl", tmp_path.as_uri(), say=said.append).start() is own
     assert "it has not answered for 0 s" in said[0]
