@@ -323,8 +323,13 @@ class HadoopFilesystem:
         kinds = self.jvm.org.apache.hadoop.fs.Options.Rename
         options = self.gateway.new_array(kinds, 1)
         options[0] = kinds.OVERWRITE
-        context = self.jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._path(uri).toUri(), self._conf)
-        context.rename(self._path(partial), self._path(uri), options)
+        try:
+            context = self.jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._path(uri).toUri(), self._conf)
+            context.rename(self._path(partial), self._path(uri), options)
+        except Py4JJavaError:
+            # A cluster's own class for the scheme may know no such rename; then it is missing for a moment.
+            self.delete(uri)
+            self.rename(partial, uri)
 
     def writer(self, uri: str) -> TextWriter:
         """A new file of a spool, for writing text piece by piece; on a disk it has the rights of its directory."""

@@ -101,7 +101,7 @@ def test_a_service_that_does_not_answer_is_left_alone_and_nothing_stays(tmp_path
     own, said = Own(), []
     assert WithService(own, "etl", tmp_path.as_uri(), say=said.append).start() is own
     assert "it has not answered for 0 s" in said[0]
-    assert list(incarnation.iterdir()) == []
+    assert [path.name for path in incarnation.iterdir()] == [SERVES]
 
 
 def test_an_application_of_a_kind_is_ones_own(tmp_path):
