@@ -1,4 +1,4 @@
-"""Interleaved measurements: CPU seconds of a JVM and all it started, wall time beside.
+"""Interleaved measurements: CPU seconds of the driver, its JVM and all it started, wall time beside.
 
 On a shared machine wall time says little, so CPU comes first; and because a machine's speed drifts, every round runs
 every variant once and ratios are taken within the same run.
@@ -43,7 +43,7 @@ class Samples:
 
 
 class CpuMeter:
-    """User and system time of a JVM and of the Python workers below it.
+    """User and system time of this process, of a JVM, and of the Python workers below it.
 
     Other children are passed over: a program about to be started shows the times of the JVM. Now and then the kernel
     counts threads twice for a moment; a look that shows more than all cores can have done is repeated.
@@ -66,6 +66,7 @@ class CpuMeter:
 
     def _look(self) -> float:
         total, pending = 0, [self._pid]
+        own = time.process_time()
         while pending:
             current = pending.pop()
             try:
@@ -78,7 +79,7 @@ class CpuMeter:
                 continue
             if current == self._pid or "python" in name:
                 total += sum(int(ticks) for ticks in times.split()[11:13])
-        return total / _TICKS
+        return own + total / _TICKS
 
 
 def jvm_pid(spark: SparkSession) -> int:
