@@ -70,6 +70,20 @@ final class DeletedRows {
     return rows.isEmpty();
   }
 
+  /** How many rows of a write id and bucket value are deleted, of those with the numbers from first to last. */
+  long count(long writeId, long bucket, long first, long last) {
+    long found = 0;
+    for (long upper = first >>> 32; upper <= last >>> 32; upper++) {
+      RoaringBitmap bitmap = rows.get(new Key(writeId, bucket, upper));
+      if (bitmap != null) {
+        long from = Math.max(first, upper << 32) - (upper << 32);
+        long to = Math.min(last, (upper << 32) + 0xFFFFFFFFL) - (upper << 32);
+        found += bitmap.rangeCardinality(from, to + 1);
+      }
+    }
+    return found;
+  }
+
   /** A reader of one file asks for its rows in file order, which is ascending: it walks along the bitmaps. */
   Cursor cursor() {
     return new Cursor();

@@ -4,6 +4,7 @@ import hiveacid.Footer;
 import java.io.Closeable;
 import java.io.IOException;
 import java.util.List;
+import java.util.stream.LongStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.ql.exec.vector.StructColumnVector;
@@ -15,6 +16,7 @@ import org.apache.orc.OrcFile;
 import org.apache.orc.Reader;
 import org.apache.orc.RecordReader;
 import org.apache.orc.StripeInformation;
+import org.apache.orc.StripeStatistics;
 import org.apache.orc.TypeDescription;
 
 /**
@@ -99,6 +101,45 @@ final class EventFile implements Closeable {
       }
     }
     return rows;
+  }
+
+  /**
+   * The row numbers of the stripes that begin in a range of bytes, where the statistics say that each of them has all
+   * numbers from its first to its last: pairs of these. Null where they do not say so.
+   */
+  long[] rowNumbers(long start, long length) {
+    try {
+      List<StripeInformation> stripes = reader.getStripes();
+      List<StripeStatistics> statistics = reader.getStripeStatistics();
+      if (Footer.saysNothing(reader) || statistics.size() != stripes.size()) {
+        return null;
+      }
+      int column = schema.getChildren().get(OrcTypes.ROW_NUMBER).getId();
+      LongStream.Builder found = LongStream.builder();
+      for (int i = 0; i < stripes.size(); i++) {
+        StripeInformation stripe = stripes.get(i);
+        if (stripe.getOffset() < start || stripe.getOffset() >= start + length) {
+          continue;
+        }
+        long rows = stripe.getNumberOfRows();
+        ColumnStatistics[] columns = statistics.get(i).getColumnStatistics();
+        if (!(columns[column] instanceof IntegerColumnStatistics numbers) || numbers.getNumberOfValues() != rows) {
+          return null;
+        }
+        long first = numbers.getMinimum();
+        long last = numbers.getMaximum();
+        // The sum as well: as many numbers as there is room for are not yet all of them.
+        if (last - first + 1 != rows
+            || !numbers.isSumDefined()
+            || 2 * numbers.getSum() != (first + last) * rows) {
+          return null;
+        }
+        found.add(first).add(last);
+      }
+      return found.build().toArray();
+    } catch (IOException | RuntimeException failure) {
+      throw Failures.whileReading(file.uri(), failure);
+    }
   }
 
   /**

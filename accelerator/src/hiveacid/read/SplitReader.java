@@ -115,9 +115,6 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
       check = false;
     }
     boolean[] header = new boolean[OrcTypes.ROW];
-    for (int i : new int[] {OrcTypes.ORIGINAL, OrcTypes.BUCKET, OrcTypes.ROW_NUMBER}) {
-      header[i] = deleted != null && !file.isConstant(i);
-    }
     header[OrcTypes.CURRENT] = check;
     for (Output output : scan.columns()) {
       if (output.source() == Source.HEADER && !file.isConstant(output.index())) {
@@ -129,7 +126,20 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
     for (boolean wanted : header) {
       anything |= wanted;
     }
-    anything |= deleted != null;
+    if (deleted != null && !anything) {
+      long live = liveRows(found, split, rows);
+      if (live >= 0) {
+        passedOver += rows - live;
+        rows = live;
+        deleted = null;
+      }
+    }
+    if (deleted != null) {
+      anything = true;
+      for (int i : new int[] {OrcTypes.ORIGINAL, OrcTypes.BUCKET, OrcTypes.ROW_NUMBER}) {
+        header[i] |= !file.isConstant(i);
+      }
+    }
     if (anything) {
       SearchArgument filter = split.file().names() == null ? Predicates.of(scan.filters(), spec.row) : null;
       file.start(header, row, filter, split.start(), split.length(), scan.batchSize());
@@ -142,6 +152,27 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
       counted = rows;
       close();
     }
+  }
+
+  /**
+   * How many rows of a split are not deleted, where only that is asked: rows of one write id and bucket value whose
+   * numbers have no gap are counted in the bitmaps. -1 where they must be looked at.
+   */
+  private long liveRows(DeletedRows found, Split split, long rows) {
+    if (!file.isConstant(OrcTypes.ORIGINAL) || !file.isConstant(OrcTypes.BUCKET)) {
+      return -1;
+    }
+    long[] numbers = file.rowNumbers(split.start(), split.length());
+    if (numbers == null) {
+      return -1;
+    }
+    long live = rows;
+    for (int i = 0; i < numbers.length; i += 2) {
+      live -=
+          found.count(
+              file.constantOf(OrcTypes.ORIGINAL), file.constantOf(OrcTypes.BUCKET), numbers[i], numbers[i + 1]);
+    }
+    return live;
   }
 
   /** The part of {@code row} to decode, under the file's names; null when there is none. */

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import orc
 from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import CorruptTableError
@@ -165,6 +166,33 @@ def test_rows_are_counted_by_footers_as_long_as_all_are_live(spark: SparkSession
     assert frame.count() == 89
     assert scan_of(frame.groupBy().count()) != "LocalTableScan"
     assert frame.where("p <> 1").count() == 60
+
+
+@pytest.mark.usefixtures("jar")
+def test_rows_beside_deletes_are_counted_without_looking_at_them(spark: SparkSession, acid_table: Callable) -> None:
+    table = acid_table("id int, name string", **{"orc.stripe.size": "200000"})
+    table.insert("select cast(id as int), uuid() from range(0, 30000, 1, 1)")
+    (file,) = table.root.glob("delta_*/bucket_00000")
+    assert orc.ORCFile(file).nstripes > 3
+    table.insert("select cast(id as int) + 30000, 'x' from range(0, 100, 1, 1)")
+    for where, left in (("id = 0 or id = 29999", 30098), ("id between 5 and 20004", 10098), ("id >= 30000", 9998)):
+        table.delete(where)
+        session = spark.newSession()
+        # Small splits: each counts the rows of its own stripes.
+        for largest in ("128m", "50k"):
+            session.conf.set("spark.sql.files.maxPartitionBytes", largest)
+            frame = read_snapshot(session, table.snapshot())
+            counted = frame.groupBy().count()
+            assert metric(counted, "rowsDecoded") == 0
+            assert counted.first()[0] == left == other_way(spark, table.snapshot()).count()
+            assert metric(counted, "rowsPassedOver") == 30100 - left
+    # Rows that a snapshot does not see yet, and those of a compaction, which has several write ids and gaps.
+    assert read_snapshot(spark.newSession(), table.snapshot(write_ids=f"db.t:3:{2**63 - 1}::")).count() == 30098
+    table.compact("major")
+    table.delete("id = 20005")
+    counted = read_snapshot(spark.newSession(), table.snapshot()).groupBy().count()
+    assert counted.first()[0] == 9997 == other_way(spark, table.snapshot()).count()
+    assert metric(counted, "rowsDecoded") == 9998
 
 
 @pytest.mark.usefixtures("jar")
