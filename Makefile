@@ -15,7 +15,7 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 # A server of MariaDB or MySQL for each worker is more than two cores bear: clients would wait for longer than they allow.
 PARALLEL_SERVERS ?= -n 2 --dist loadfile
 # Layers with servers of their own have targets of their own.
-HERE := "not interop and not storage and not cluster and not zookeeper and not live and not browser and not corpus"
+HERE := "not mirror and not interop and not storage and not cluster and not zookeeper and not live and not browser and not corpus"
 
 .PHONY: histories install accelerator accelerators dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
@@ -110,6 +110,12 @@ histories: install mariadb
 ## make test-object-store  tables on an S3 server (s3a://) and on an HDFS, both started by the tests (needs Maven)
 test-object-store: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m storage tests/storage
+
+## make test-mirror    mirrors in Iceberg (Hadoop and JDBC catalogs) and Delta, on a Spark 4.1 of its own (needs Maven)
+.PHONY: test-mirror
+test-mirror: install
+	@$(BIN)/python scripts/mirror_environment.py
+	@$(BIN)/python -m pytest -q --backend sqlite -m mirror --durations 5 tests/mirror
 
 ## make test-cluster   Spark on YARN, and HDFS, under Kerberos (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
 .PHONY: test-cluster kerberos

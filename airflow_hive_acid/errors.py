@@ -308,3 +308,21 @@ class ReadOnlyReplicaError(HiveAcidError):
 
 class CorruptEventStoreError(HiveAcidError):
     """A segment of an event store is broken where no crash can have broken it; nothing was skipped."""
+
+
+class MirrorKeyError(HiveAcidError):
+    """Two rows of a mirror's source have the same key; names the key and the remedy. The target was not changed."""
+
+
+class MirrorDivergedError(HiveAcidError):
+    """The target of a mirror is not what the mirror has left there; it has to be copied again."""
+
+
+class MirrorConflictError(HiveAcidError):
+    """Somebody else changed the target of a mirror in the same moment; nothing was changed by us."""
+
+    retryable = True
+
+
+class MirrorRefusedError(HiveAcidError):
+    """A mirror would have to be copied again, or replace what is no mirror, and may not; nothing was changed."""

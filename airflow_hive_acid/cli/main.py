@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli.commands import changes, history, lease, lookups, pin, replication, settings, show, spark
+from airflow_hive_acid.cli.commands import (
+    changes,
+    history,
+    lease,
+    lookups,
+    mirror,
+    pin,
+    replication,
+    settings,
+    show,
+    spark,
+)
 from airflow_hive_acid.cli.commands.statements import demo, explain, ingest, sql, stream
 from airflow_hive_acid.cli.commands.upkeep import cleaning, compaction, compaction_cancel, doctor, maintenance, schema
 from airflow_hive_acid.cli.output import say
@@ -55,6 +66,7 @@ app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(lease.app, name="lease")
 app.add_typer(replication.app, name="replication")
 app.add_typer(pin.app, name="pin")
+app.add_typer(mirror.app, name="mirror")
 app.add_typer(cleaning.app, name="cleaning")
 app.add_typer(compaction.app, name="compaction")
 app.add_typer(stream.app, name="stream")

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.transactions.claims import Once
     from airflow_hive_acid.engine.transactions.members import Membership
     from airflow_hive_acid.format.jobs import JobResult, JobSpec, Source
+    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.leases import Lease
@@ -400,6 +401,36 @@ class EngineTransaction:
             self._transaction.abort_after(failure)
             raise
         return script.results
+
+    def snapshot(self, table: str) -> ValidWriteIdList:
+        """The write ids of an ACID table that it sees, one of those it was begun with.
+
+        :param table: ``db.table``.
+        """
+        self._transaction.require_open()
+        found = self._transaction.snapshot.get(table)
+        if found is None:
+            raise InvalidArgumentsError(f"txn {self.txn_id} sees no write ids of {table}; begin it with that table")
+        return found  # type: ignore[no-any-return]
+
+    def call(self, call: Call) -> StatementResult:
+        """Let a function of one's own read what the transaction sees; as :meth:`Engine.call`, without its commit.
+
+        :raises InvalidArgumentsError: when it needs a table or operation that was not declared.
+        """
+        self._transaction.require_open()
+
+        def inside(transaction: StatementTransaction, texts: Sequence[str]) -> list[StatementResult]:
+            statements = [s for text in texts for s in parse_script(text, self._default_database)]
+            script = Script(self._context, len(statements))
+            script.run_inside(transaction, statements)
+            return script.results
+
+        try:
+            return run_call_inside(self._context, call, self._transaction, inside)
+        except BaseException as failure:
+            self._transaction.abort_after(failure)
+            raise
 
     def commit(self) -> None:
         """Make everything visible at once; see :meth:`StatementTransaction.commit`."""

@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.leases.manager import Leases
 from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent, Notifications
 from airflow_hive_acid.metastore.records.claims import Claims
+from airflow_hive_acid.metastore.records.mirrors import Mirrors
 from airflow_hive_acid.metastore.records.places import PlaceRecords
 from airflow_hive_acid.metastore.records.shared_txns import SharedTxns
 from airflow_hive_acid.metastore.records.streams import Streams
@@ -187,6 +188,11 @@ class ClientBase:
     def places(self) -> PlaceRecords:
         """The directories that this metastore knows again."""
         return PlaceRecords(self.database)
+
+    @cached_property
+    def mirrors(self) -> Mirrors:
+        """The record of copies in Iceberg and Delta."""
+        return Mirrors(self.database)
 
     @cached_property
     def trash(self) -> TrashRecords:

@@ -1,4 +1,5 @@
-"""Airflow operators: SQL and changes of data, transactions across tasks, leases, compaction, replication, time travel.
+"""Airflow operators: SQL and changes of data, transactions across tasks, leases, compaction, replication, mirrors, time
+travel.
 
 The names of ``__all__`` are public; each is imported when it is first used.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         HiveAcidGrabLeaseOperator,
         lease_on,
     )
+    from airflow_hive_acid.operators.mirror import HiveAcidMirrorOperator
     from airflow_hive_acid.operators.replication import HiveAcidReplicationOperator
     from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
     from airflow_hive_acid.operators.services import HiveAcidSparkServiceOperator
@@ -68,6 +70,7 @@ __all__ = [
     "HiveAcidInsertOperator",
     "HiveAcidKeepTransactionOperator",
     "HiveAcidMergeOperator",
+    "HiveAcidMirrorOperator",
     "HiveAcidOperator",
     "HiveAcidPinOperator",
     "HiveAcidPlanWorkersOperator",
@@ -102,6 +105,7 @@ _HOMES = {
     "HiveAcidInsertOperator": "changes",
     "HiveAcidKeepTransactionOperator": "transactions",
     "HiveAcidMergeOperator": "changes",
+    "HiveAcidMirrorOperator": "mirror",
     "HiveAcidOperator": "hive_acid",
     "HiveAcidPinOperator": "time_travel",
     "HiveAcidPlanWorkersOperator": "worker",

@@ -74,6 +74,7 @@ class Features:
     replication: bool
     pins: bool
     places: bool
+    mirrors: bool
 
 
 class Database:
@@ -192,6 +193,7 @@ class Database:
                 replication="HIVE_ACID_REPL_POLICY" in names,
                 pins="HIVE_ACID_PIN" in names,
                 places="HIVE_ACID_PLACE" in names,
+                mirrors="HIVE_ACID_MIRROR" in names,
             )
             whole = all(dataclasses.astuple(self._features))
             self._look_again = math.inf if whole else time.monotonic() + _LOOK_AGAIN_SECONDS

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.listing.changes import (
         cleaned_up_to,
         lost_partition,
+        newest_rebalance,
         require_partitions_kept,
         txns_of,
     )
@@ -113,6 +114,7 @@ else:
             "locks": "show",
             "locks_page": "pages",
             "mark_of": "outcomes",
+            "newest_rebalance": "changes",
             "oldest_to_clean": "pages",
             "open_writers": "outcomes",
             "partitions_page": "table_pages",
@@ -177,6 +179,7 @@ __all__ = [
     "locks_page",
     "lost_partition",
     "mark_of",
+    "newest_rebalance",
     "oldest_to_clean",
     "open_writers",
     "partitions_page",

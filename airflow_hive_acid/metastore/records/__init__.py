@@ -1,4 +1,4 @@
-"""What we note beside Hive's tables: claims of statements, shared txns, streams, and marks of places."""
+"""What we note beside Hive's tables: claims of statements, shared txns, streams, mirrors, and marks of places."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from airflow_hive_acid.faces import lazily
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.records.claim_rules import Recorded, Rerun, Wish
     from airflow_hive_acid.metastore.records.claims import Claim, Unapplied, Unit, digest_of
+    from airflow_hive_acid.metastore.records.mirrors import Mirror
     from airflow_hive_acid.metastore.records.shared_rules import (
         NO_KEEPER,
         Member,
@@ -30,6 +31,7 @@ else:
         {
             "Claim": "claims",
             "Member": "shared_rules",
+            "Mirror": "mirrors",
             "NO_KEEPER": "shared_rules",
             "NewSharedTxn": "shared_txns",
             "Owner": "streams",
@@ -55,6 +57,7 @@ __all__ = [
     "NO_KEEPER",
     "Claim",
     "Member",
+    "Mirror",
     "NewSharedTxn",
     "Owner",
     "Recorded",

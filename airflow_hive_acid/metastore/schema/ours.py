@@ -11,6 +11,7 @@ from airflow_hive_acid.metastore.schema.claims import HIVE_ACID_CLAIM
 from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, HIVE_ACID_VERSION
 from airflow_hive_acid.metastore.schema.leases import LEASE_TABLES
+from airflow_hive_acid.metastore.schema.mirrors import MIRROR_TABLES
 from airflow_hive_acid.metastore.schema.pins import PIN_TABLES
 from airflow_hive_acid.metastore.schema.places import PLACE_TABLES
 from airflow_hive_acid.metastore.schema.replication import REPLICATION_TABLES
@@ -110,7 +111,11 @@ VERSION_7 = (*REPLICATION_TABLES, *STREAM_TABLES, *PIN_TABLES, *REPLICATION_ACID
 VERSION_8 = (*PLACE_TABLES,)
 """The tables that version 8 adds."""
 
+VERSION_9 = (*MIRROR_TABLES,)
+"""The tables that version 9 adds."""
+
 EXTENSION_TABLES = (
     HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5, *VERSION_6, *VERSION_7, *VERSION_8,
+    *VERSION_9,
 )  # fmt: skip
 """All of ours."""

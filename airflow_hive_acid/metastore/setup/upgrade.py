@@ -22,7 +22,14 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     HIVE_ACID_VERSION,
     HIVE_ACID_WRITE_SET,
 )
-from airflow_hive_acid.metastore.schema.ours import EXTENSION_TABLES, VERSION_5, VERSION_6, VERSION_7, VERSION_8
+from airflow_hive_acid.metastore.schema.ours import (
+    EXTENSION_TABLES,
+    VERSION_5,
+    VERSION_6,
+    VERSION_7,
+    VERSION_8,
+    VERSION_9,
+)
 from airflow_hive_acid.metastore.schema.types import METADATA
 
 if TYPE_CHECKING:
@@ -98,6 +105,10 @@ def _create_version_8(connection: Connection) -> None:
     METADATA.create_all(connection, tables=list(VERSION_8))
 
 
+def _create_version_9(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=list(VERSION_9))
+
+
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
@@ -107,6 +118,7 @@ STEPS = (
     UpgradeStep(6, f"tables {', '.join(table.name for table in VERSION_6)}", _create_version_6),
     UpgradeStep(7, f"tables {', '.join(table.name for table in VERSION_7)}", _create_version_7),
     UpgradeStep(8, f"table {', '.join(table.name for table in VERSION_8)}", _create_version_8),
+    UpgradeStep(9, f"table {', '.join(table.name for table in VERSION_9)}", _create_version_9),
 )
 EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.format.jobs import Program, View
+    from airflow_hive_acid.format.jobs import Program, TableSnapshot, View
 
 _COLUMNS = (Column("changes", "string"), Column("returned", "string"))
 _MODULE = "hive_acid_program"
@@ -60,6 +60,10 @@ class Job:
         :raises InvalidArgumentsError: for another one.
         """
         return read_view(self.spark, self._views[self._known(table)])
+
+    def snapshot(self, table: str) -> TableSnapshot:
+        """What :meth:`read` reads: the table's files, and the write ids that the txn sees."""
+        return self._views[self._known(table)].snapshot
 
     def insert(
         self,

@@ -1,0 +1,135 @@
+"""One run of a mirror: a look, a reader, a Spark job, a note.
+
+The look needs no Spark: when our record says that the target has everything, nothing is started. Otherwise a reader is
+opened, what it sees is told to the job (``spark.mirrors.run``), and the job looks at the target, decides again and
+makes one commit. What it reports is noted here; if we die before, the target still says it, and the next run finds out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.statements.programs import Call
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.format.mirrors import MirrorState, MirrorTarget, Todo, checked_key, decide
+from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.mirrors.reports import MirrorReport, Verification
+from airflow_hive_acid.mirrors.source import look
+from airflow_hive_acid.python_versions import add_note
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Sequence
+
+    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.records import Mirror
+
+_MODULE = "airflow_hive_acid.spark.mirrors.run"
+
+
+def run_mirror(
+    client: MetastoreClient,
+    open_engine: Callable[[], contextlib.AbstractContextManager[Engine]],
+    table: str,
+    target: str,
+    *,
+    key: Sequence[str] | str | None = None,
+    bootstrap: bool = False,
+    refuse_bootstrap: bool = False,
+) -> MirrorReport:
+    """Bring a mirror to the newest state of its table up to which all write ids have ended.
+
+    :param open_engine: gives an engine, as a context manager; called only when there is something to do.
+    :param table: ``db.table``, an ACID table.
+    :param target: ``iceberg:catalog.db.table`` or ``delta:/path``.
+    :param key: columns that tell rows apart; an empty list: rows are known by their ROW__ID; None: as before, which is
+        by ROW__ID the first time.
+    :param bootstrap: copy it whole, whatever it holds.
+    :param refuse_bootstrap: fail instead of copying it whole again when it cannot follow.
+    :raises MirrorKeyError: two rows have the same key; the target was not changed.
+    :raises MirrorConflictError: somebody else changed the target in the same moment; try again.
+    :raises MirrorRefusedError: it cannot follow, and may not be copied again; or the target is no mirror.
+    """
+    name, place, wanted = str(table_name(table)), str(MirrorTarget.parse(target)), checked_key(key)
+    if bootstrap and refuse_bootstrap:
+        raise InvalidArgumentsError("a mirror is to be copied again, or is not: give one of the two")
+    record = client.mirrors.register(name, place, client.user)
+    try:
+        state = _state(record)
+        if state is not None and not bootstrap:
+            decision = decide(state, look(client, name).source, wanted)
+            if decision.todo is Todo.NOTHING:
+                client.mirrors.note_looked(name, place)
+                return MirrorReport(
+                    name, place, decision.todo.value, decision.reason, state.write_id, state.key, spark=False
+                )
+        with open_engine() as engine:
+            told = _in_reader(
+                client, engine, name, "follow",
+                {"target": place, "key": None if wanted is None else list(wanted), "sequence": record.sequence,
+                 "again": bootstrap, "refuse": refuse_bootstrap},
+            )  # fmt: skip
+    except HiveAcidError as failure:
+        _note_failure(client, name, place, failure)
+        raise
+    after = MirrorState.parse(told["state"])
+    did = None if told["todo"] == Todo.NOTHING.value else (told["todo"], told["reason"])
+    client.mirrors.note_state(name, place, after.sequence, after.write_id, told["state"], did)
+    return MirrorReport(
+        name, place, told["todo"], told["reason"], after.write_id, after.key, told["inserted"], told["updated"],
+        told["deleted"],
+    )  # fmt: skip
+
+
+def verify_mirror(client: MetastoreClient, engine: Engine, table: str, target: str) -> Verification:
+    """Compare a mirror with its table as it was at the mirror's state: rows and checksums of each partition.
+
+    :raises MirrorDivergedError: when the target holds no state, or has to follow first.
+    :raises HistoryGoneError: when the table cannot be read any more as it was then; run the mirror, then verify.
+    """
+    name, place = str(table_name(table)), str(MirrorTarget.parse(target))
+    client.mirrors.register(name, place, client.user)
+    told = _in_reader(client, engine, name, "verify", {"target": place})
+    state = MirrorState.parse(told["state"])
+    client.mirrors.note_verified(name, place, told["differ"], told["different"])
+    source_rows, target_rows = told["rows"]
+    return Verification(
+        name, place, state.write_id, source_rows, target_rows, told["partitions"], told["differ"],
+        tuple(told["different"]),
+    )  # fmt: skip
+
+
+def _in_reader(
+    client: MetastoreClient, engine: Engine, table: str, function: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Call a function of the job as a reader of the table."""
+    with engine.begin({table: "select"}) as reader:
+        seen = look(client, table, reader.snapshot(table))
+        given = {"source": seen.source.to_document(), "cleaned": seen.cleaned, "partition_ids": seen.partition_ids}
+        call = Call(
+            f"mirror of {table}", {table: "select"}, module=_MODULE, function=function, arguments={**arguments, **given}
+        )
+        rows = reader.call(call).rows
+    if rows is None:
+        raise AssertionError("a job without an answer")
+    found: dict[str, Any] = json.loads(rows.rows[0][0])
+    return found
+
+
+def _state(record: Mirror) -> MirrorState | None:
+    """The state that we know; one that a newer release has noted is asked of the target instead."""
+    if record.state is None:
+        return None
+    try:
+        return MirrorState.parse(record.state)
+    except InvalidArgumentsError:
+        return None
+
+
+def _note_failure(client: MetastoreClient, table: str, target: str, failure: HiveAcidError) -> None:
+    try:
+        client.mirrors.note_failure(table, target, str(failure))
+    except HiveAcidError as second:
+        add_note(failure, f"that it failed could not be noted: {second}")

@@ -1,0 +1,164 @@
+"""Mirrors in Delta Lake, by path: each state is one commit with a number, which Delta itself applies once.
+
+The number is the version of our application id (Delta's ``txn`` action): a commit with one that is not larger than the
+last is left out, and of two that meet one fails. The state is in the commit's user metadata.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, MirrorConflictError, MirrorRefusedError
+from airflow_hive_acid.format.mirrors import MirrorState
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import full_text
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.mirrors.targets import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_hive_acid.format.mirror_columns import ColumnStep
+    from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
+
+_APPLICATION = "hive-acid-mirror"
+_ID, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+#: What leaves the rows as they are.
+_HARMLESS = frozenset({
+    "OPTIMIZE", "VACUUM START", "VACUUM END", "ADD COLUMNS", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "REORG",
+    "CLUSTER BY", "COMPUTE STATS", "UPGRADE PROTOCOL", "FSCK",
+})  # fmt: skip
+_CONFLICTS = ("ConcurrentTransactionException", "ConcurrentAppendException", "ConcurrentDeleteReadException",
+              "ConcurrentDeleteDeleteException", "MetadataChangedException", "ProtocolChangedException",
+              "ConcurrentWriteException", "CONCURRENT_TRANSACTION", "CONCURRENT_APPEND", "CONCURRENT_DELETE",
+              "CONCURRENT_WRITE", "METADATA_CHANGED")  # fmt: skip
+
+
+class DeltaTarget:
+    """A mirror in a Delta table.
+
+    :param place: its directory.
+    """
+
+    def __init__(self, spark: SparkSession, place: str) -> None:
+        self._spark = spark
+        self._place = place
+        self._shown = f"delta:{place}"
+        self._name = f"delta.{schema.quoted(place)}"
+
+    def look(self) -> Found:
+        """The state in the history, if the commits since leave the rows as they are."""
+        fs = HadoopFilesystem.of(self._spark)
+        if not fs.exists(f"{self._place}/_delta_log"):
+            if fs.entries(self._place):
+                raise MirrorRefusedError(f"{self._shown} is there and no Delta table; nothing was changed")
+            return Found(exists=False)
+        try:
+            rows = self._spark.sql(f"DESCRIBE HISTORY {self._name}").select("version", "operation", "userMetadata")
+            history = rows.orderBy("version", ascending=False).toLocalIterator()
+        except (AnalysisException, PySparkException) as failure:
+            said = str(failure).partition("\n")[0][:300]
+            raise ConfigurationError(
+                f"{self._shown} cannot be read: {said}. Spark needs Delta's jars, spark.sql.extensions "
+                "io.delta.sql.DeltaSparkSessionExtension and spark.sql.catalog.spark_catalog "
+                "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+            ) from failure
+        strange = ""
+        for row in history:
+            if row.userMetadata is not None:
+                with contextlib.suppress(InvalidArgumentsError):
+                    state = MirrorState.parse(row.userMetadata)
+                    return Found(True, state, max(state.sequence, self._numbered()), strange)
+            if row.operation not in _HARMLESS and not strange:
+                strange = f"somebody else has written version {row.version} ({row.operation})"
+        number = self._numbered()
+        if number == 0:
+            raise MirrorRefusedError(
+                f"{self._shown} is there and no mirror of ours; nothing was changed: name another path, or remove it"
+            )
+        return Found(exists=True, sequence=number, strange="its history does not reach back to the state it carries")
+
+    def _numbered(self) -> int:
+        """The last number that Delta has of us."""
+        jvm: Any = self._spark._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self._place)
+        found = log.unsafeVolatileSnapshot().transactions().get(_APPLICATION)
+        return int(found.get()) if found.isDefined() else 0
+
+    def follows(self, steps: Sequence[ColumnStep]) -> bool:
+        """Columns can be added; to rename or widen one, a Delta table needs features that old readers lack."""
+        return all(step.is_added for step in steps)
+
+    def alter(self, steps: Sequence[ColumnStep], columns: MirrorColumns) -> None:
+        """Add columns."""
+        there = {f.name for f in self.rows().schema.fields}
+        for step in steps:
+            if step.name not in there:
+                kind = schema.sql_type(columns.type_of(step.name))
+                self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({schema.quoted(step.name)} {kind})")
+
+    def replace(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState, before: MirrorState | None) -> None:
+        """All rows and columns anew, in one commit."""
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        if columns.partition:
+            writer = writer.partitionBy(*columns.partition)
+        with self._once(state):
+            writer.save(self._place)
+        self._require(state)
+
+    def append(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState) -> None:
+        """Rows, and the state; also without any rows."""
+        with self._once(state):
+            rows.write.format("delta").mode("append").save(self._place)
+        self._require(state)
+
+    def merge(self, changes: DataFrame, statement: str, state: MirrorState) -> None:
+        """A MERGE."""
+        view = f"hive_acid_changes_{uuid.uuid4().hex}"
+        changes.createOrReplaceTempView(view)
+        try:
+            with self._once(state):
+                self._spark.sql(statement.format(target=self._name, changes=view))
+        finally:
+            self._spark.catalog.dropTempView(view)
+        self._require(state)
+
+    def rows(self) -> DataFrame:
+        """The rows of the newest version."""
+        return self._spark.read.format("delta").load(self._place)
+
+    @contextlib.contextmanager
+    def _once(self, state: MirrorState) -> Iterator[None]:
+        """Around a commit: its number, and its metadata."""
+        keys = {_ID: _APPLICATION, _VERSION: str(state.sequence), _METADATA: state.to_text()}
+        for key, value in keys.items():
+            self._spark.conf.set(key, value)
+        try:
+            yield
+        except (Py4JJavaError, PySparkException) as failure:
+            if any(name in full_text(self._spark, failure) for name in _CONFLICTS):
+                raise self._conflict() from failure
+            raise
+        finally:
+            for key in keys:
+                self._spark.conf.unset(key)
+
+    def _require(self, state: MirrorState) -> None:
+        """Delta leaves out a commit whose number is taken, and says nothing."""
+        found = self.look()
+        if found.state != state:
+            raise self._conflict()
+
+    def _conflict(self) -> MirrorConflictError:
+        return MirrorConflictError(
+            f"somebody else changed {self._shown} while it was written; nothing of this run is in it. Run the mirror "
+            "again: it goes on from what is there"
+        )

@@ -1,0 +1,112 @@
+"""What was changed, as rows with one operation each, and the MERGE that applies them.
+
+The MERGE believes nothing: a row that is said to be new must not be there, one that is said to be gone or changed must
+be. What contradicts that ends it, and so nothing of it is committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from airflow_hive_acid.errors import MirrorDivergedError, MirrorKeyError
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.mirrors.targets import OPERATION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+_INSERTS, _PLACE = "_hive_acid_inserts", "_hive_acid_place"
+REMEDY = (
+    "a mirror by key needs one row of each: remove one, name more key columns, or mirror without a key (rows are then "
+    "known by their ROW__ID)"
+)
+
+
+def one_per_key(rows: DataFrame, columns: MirrorColumns, table: str) -> DataFrame:
+    """Inserted and deleted rows, as one operation for each key.
+
+    :param rows: with :data:`OPERATION`, insert or delete.
+    :return: a deleted and an inserted row of a key are an update; two inserted ones end the job that reads them.
+    """
+    keys = [F.col(schema.quoted(name)) for name in columns.key]
+    is_delete = F.expr(f"{OPERATION} = '{DELETE}'")
+    by_key = Window.partitionBy(*keys)
+    counted = rows.withColumns(
+        {
+            _INSERTS: F.sum(F.when(is_delete, 0).otherwise(1)).over(by_key),
+            "_hive_acid_deletes": F.sum(F.when(is_delete, 1).otherwise(0)).over(by_key),
+            _PLACE: F.row_number().over(by_key.orderBy(is_delete)),
+        }
+    )
+    kept = counted.where(f"{_PLACE} = 1 or {_INSERTS} > 1")
+    doubled = f"cast({same_key(table, columns, '')} as string)"
+    operation = (
+        f"case when {_INSERTS} > 1 then {doubled} when {OPERATION} = '{DELETE}' then '{DELETE}' "
+        f"when _hive_acid_deletes > 0 then '{UPDATE}' else '{INSERT}' end"
+    )
+    names = [schema.quoted(name) for name in columns.names]
+    return kept.selectExpr(*names, f"{operation} as {OPERATION}")
+
+
+def same_key(table: str, columns: MirrorColumns, alias: str) -> str:
+    """SQL that ends the job: two rows have the same key.
+
+    :param alias: of the row, with its dot.
+    """
+    values = [f"{alias}{schema.quoted(name)}" for name in columns.key]
+    places = ", ".join(f"{_escaped(name)} = {{}}" for name in columns.key)
+    said = f"two rows of {table} have the key {places}; {REMEDY}. The target was not changed"
+    return fail(MirrorKeyError, said, *values)
+
+
+def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool) -> str:
+    """The MERGE, with ``{target}`` and ``{changes}`` where their names go.
+
+    :param by_row_id: rows are known by their ROW__ID, which nobody else makes.
+    """
+    names = [schema.quoted(name) for name in columns.names]
+    first, kind = names[0], schema.sql_type(columns.fields[0][1])
+    on = " AND ".join(f"t.{schema.quoted(name)} <=> s.{schema.quoted(name)}" for name in columns.key)
+    inserted, values = ", ".join(names), ", ".join(f"s.{name}" for name in names)
+    shown = [f"s.{schema.quoted(name)}" for name in columns.key]
+    places = ", ".join(f"{_escaped(name)} = {{}}" for name in columns.key)
+    absent = fail(MirrorDivergedError, f"the target lacks the row {places}, which is in its source", *shown)
+    if by_row_id:
+        there = fail(MirrorDivergedError, f"the target has the row {places} already", *shown)
+    else:
+        there = same_key(table, columns, "s.")
+    rest = ", ".join(f"s.{name}" for name in names[1:])
+    wrong = f"cast({absent} as {kind})" + (f", {rest}" if rest else "")
+    text = "\n".join(
+        [
+            "MERGE INTO \0target\0 t USING \0changes\0 s",
+            f"ON {on}",
+            f"WHEN MATCHED AND s.{OPERATION} = '{DELETE}' THEN DELETE",
+            f"WHEN MATCHED AND s.{OPERATION} = '{INSERT}' THEN UPDATE SET {first} = cast({there} as {kind})",
+            f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = s.{name}' for name in names)}",
+            f"WHEN NOT MATCHED AND s.{OPERATION} = '{INSERT}' THEN INSERT ({inserted}) VALUES ({values})",  # noqa: S608 - quoted
+            f"WHEN NOT MATCHED THEN INSERT ({inserted}) VALUES ({wrong})",  # noqa: S608 - quoted
+        ]
+    )
+    # Names of columns may hold braces; the places of the two names are the only ones.
+    escaped = text.replace("{", "{{").replace("}", "}}")
+    return escaped.replace("\0target\0", "{target}").replace("\0changes\0", "{changes}")
+
+
+def partition_condition(names: Sequence[str], left: str, right: str) -> str:
+    """SQL that compares partition values, NULL among them."""
+    return " and ".join(f"{left}.{schema.quoted(n)} <=> {right}.{schema.quoted(n)}" for n in names)
+
+
+def _escaped(name: str) -> str:
+    """A name in a message whose braces are places of values."""
+    return name.replace("{", "(").replace("}", ")")

@@ -1,0 +1,288 @@
+"""What a job of a mirror does: look at the target, decide, and make one commit.
+
+The control plane calls :func:`follow` and :func:`verify` in a txn that reads the source (R16); what they are given says
+what the source looks like to that reader. The target decides what is still to be done: what our own record says of it
+may be older, or newer, than what is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from airflow_hive_acid.errors import (
+    ChangesNoLongerAvailableError,
+    InvalidArgumentsError,
+    MirrorDivergedError,
+    MirrorKeyError,
+    MirrorRefusedError,
+    UnsupportedStatementError,
+)
+from airflow_hive_acid.format.changes import DELETE as CHANGE_DELETE
+from airflow_hive_acid.format.changes import KIND, Changes, as_of
+from airflow_hive_acid.format.jobs import AsOf
+from airflow_hive_acid.format.mirrors import (
+    MirrorDecision,
+    MirrorState,
+    MirrorTarget,
+    SourceTable,
+    TargetFormat,
+    Todo,
+    checked_key,
+    decide,
+    next_state,
+    renamed_key,
+)
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import explain
+from airflow_hive_acid.spark.mirrors.checksums import differences
+from airflow_hive_acid.spark.mirrors.columns import mirror_columns
+from airflow_hive_acid.spark.mirrors.delta import DeltaTarget
+from airflow_hive_acid.spark.mirrors.iceberg import IcebergTarget
+from airflow_hive_acid.spark.mirrors.merging import DELETE, INSERT, REMEDY, UPDATE, merge_statement, one_per_key
+from airflow_hive_acid.spark.mirrors.partitions import ChangedPartitions, changed_partitions
+from airflow_hive_acid.spark.mirrors.targets import OPERATION
+from airflow_hive_acid.spark.read.changes import read_changes
+from airflow_hive_acid.spark.read.reader import read_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_hive_acid.spark.jobs.program import Job
+    from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
+    from airflow_hive_acid.spark.mirrors.targets import Found, Target
+
+
+def follow(
+    job: Job,
+    *,
+    target: str,
+    source: Mapping[str, Any],
+    key: Sequence[str] | None,
+    cleaned: Mapping[str, int],
+    partition_ids: Mapping[str, int],
+    sequence: int,
+    again: bool,
+    refuse: bool,
+) -> dict[str, Any]:
+    """Bring the target to the state of the source.
+
+    :param source: document of a :class:`~airflow_hive_acid.format.mirrors.SourceTable`.
+    :param key: None: as the target's state says.
+    :param cleaned: by partition name, up to which write id a Cleaner may have removed what was replaced.
+    :param partition_ids: by name, the id of each partition.
+    :param sequence: the largest number of a state that our record knows.
+    :param again: copy it again in any case.
+    :param refuse: fail instead of copying a target again that holds something.
+    :return: what was done: ``todo``, ``reason``, ``state``, and how many rows were ``inserted``, ``updated`` and
+        ``deleted``.
+    :raises MirrorKeyError: when two rows have the same key; nothing was changed.
+    :raises MirrorConflictError: when somebody else changed the target; nothing of ours is in it.
+    """
+    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids)
+    found = run.target.look()
+    wanted = checked_key(key)
+    decision = decide(found.state, run.source, wanted, again=again)
+    if found.strange and found.exists:
+        decision = MirrorDecision(Todo.BOOTSTRAP, found.strange)
+    if decision.todo is Todo.NOTHING:
+        return _document(decision, found.state, {})
+    before = max(found.sequence, sequence)
+    if decision.todo is Todo.FOLLOW and found.state is not None:
+        try:
+            return run.apply(decision, found.state, before)
+        except (ChangesNoLongerAvailableError, MirrorDivergedError, UnsupportedStatementError) as lost:
+            decision = MirrorDecision(Todo.BOOTSTRAP, str(lost))
+            found = run.target.look()
+    if refuse and found.exists:
+        raise MirrorRefusedError(
+            f"{run.shown} cannot follow {run.source.table}: {decision.reason}. Nothing was changed; allow it to be "
+            "copied again (--bootstrap, bootstrap=True)"
+        )
+    kept = wanted if wanted is not None else (found.state.key if found.state is not None else ())
+    return run.bootstrap(decision, found, kept, before)
+
+
+def verify(
+    job: Job, *, target: str, source: Mapping[str, Any], cleaned: Mapping[str, int], partition_ids: Mapping[str, int]
+) -> dict[str, Any]:
+    """Compare the target with the source as it was at the target's state.
+
+    :return: as of :func:`~airflow_hive_acid.spark.mirrors.checksums.differences`, and the ``state``.
+    :raises MirrorDivergedError: when the target carries no state, or somebody else has written it.
+    :raises HistoryGoneError: when the source cannot be read as it was then.
+    """
+    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids)
+    found = run.target.look()
+    if found.state is None:
+        raise MirrorDivergedError(f"{run.shown} holds no mirror: {found.strange or 'there is nothing yet'}")
+    decision = decide(found.state, run.source, None)
+    if decision.todo is Todo.BOOTSTRAP or decision.steps or decision.partitions_changed:
+        raise MirrorDivergedError(
+            f"{run.shown} cannot be compared before it has followed ({decision.reason}); run the mirror, then verify"
+        )
+    columns = mirror_columns(run.snapshot, found.state.key, run.format)
+    rows = columns.of(run.whole(found.state.write_id, columns))
+    told = differences(rows, run.target.rows(), columns)
+    return {**told, "state": found.state.to_text(), "strange": found.strange}
+
+
+def open_target(spark: SparkSession, target: MirrorTarget) -> Target:
+    """The target of a mirror."""
+    if target.format is TargetFormat.ICEBERG:
+        return IcebergTarget(spark, target.place)
+    return DeltaTarget(spark, target.place)
+
+
+class _Run:
+    """One run of a mirror."""
+
+    def __init__(
+        self,
+        job: Job,
+        target: str,
+        source: SourceTable,
+        cleaned: Mapping[str, int],
+        partition_ids: Mapping[str, int],
+    ) -> None:
+        wanted = MirrorTarget.parse(target)
+        self.spark = job.spark
+        self.format = wanted.format
+        self.shown = str(wanted)
+        self.source = source
+        self.snapshot = job.snapshot(source.table)
+        self.target = open_target(job.spark, wanted)
+        self._cleaned = dict(cleaned)
+        self._partition_ids = partition_ids
+
+    def whole(self, write_id: int, columns: MirrorColumns, ordinals: Sequence[int] | None = None) -> DataFrame:
+        """The source as it was at a write id, with ``row__id`` where the target keeps it.
+
+        :param ordinals: of partitions; None for all.
+        """
+        snapshot = self.snapshot
+        seen = ValidWriteIdList.parse(snapshot.write_ids)
+        if write_id < seen.high_watermark:
+            then = as_of(seen, write_id)
+            past = AsOf(f"write id {write_id}", self._cleaned)
+            snapshot = replace(snapshot, write_ids=then.short_text(), as_of=past, expected=None)
+        if ordinals is not None:
+            kept = tuple(snapshot.partitions[i] for i in ordinals)
+            snapshot = replace(snapshot, partitions=kept, expected=None)
+        return read_snapshot(self.spark, snapshot, row_ids=columns.hidden)
+
+    def bootstrap(self, decision: MirrorDecision, found: Found, key: Sequence[str], before: int) -> dict[str, Any]:
+        """Copy the source whole."""
+        columns = mirror_columns(self.snapshot, key, self.format)
+        rows = columns.of(self.whole(self.source.write_id, columns))
+        if key:
+            self._require_unique(rows, columns)
+        state = next_state(self.source, key, before)
+        try:
+            self.target.replace(rows, columns, state, None if found.state is None else found.state)
+        except (Py4JJavaError, PySparkException) as failure:
+            raise explain(self.spark, failure, [self.snapshot.location]) from failure
+        return _document(decision, state, {})
+
+    def _require_unique(self, rows: DataFrame, columns: MirrorColumns) -> None:
+        names = [F.col(schema.quoted(name)) for name in columns.key]
+        doubled = rows.groupBy(*names).count().where("count > 1").drop("count").first()
+        if doubled is not None:
+            shown = ", ".join(f"{name} = {value}" for name, value in zip(columns.key, doubled, strict=True))
+            raise MirrorKeyError(
+                f"two rows of {self.source.table} have the key {shown}; {REMEDY}. The target was not changed"
+            )
+
+    def apply(self, decision: MirrorDecision, state: MirrorState, before: int) -> dict[str, Any]:
+        """Let the target follow.
+
+        :raises ChangesNoLongerAvailableError: when it cannot be told what has changed.
+        :raises MirrorDivergedError: when the target is not what it says.
+        """
+        if not self.target.follows(decision.steps):
+            raise MirrorDivergedError("columns were renamed or have got larger types, which this target cannot follow")
+        key = renamed_key(state.key, decision.steps)
+        columns = mirror_columns(self.snapshot, key, self.format)
+        # Before its columns change: nothing may have changed when the changes cannot be told.
+        changed = self._changed(decision, state, columns)
+        after = next_state(self.source, key, before)
+        try:
+            if decision.steps:
+                self.target.alter(decision.steps, columns)
+            return _document(decision, after, self._commit(changed, columns, after))
+        except (Py4JJavaError, PySparkException) as failure:
+            raise explain(self.spark, failure, [self.snapshot.location]) from failure
+
+    def _commit(self, changed: DataFrame, columns: MirrorColumns, state: MirrorState) -> dict[str, int]:
+        kept = changed.persist(StorageLevel.DISK_ONLY)
+        try:
+            counts = {row[0]: row[1] for row in kept.groupBy(OPERATION).count().collect()}
+            if set(counts) <= {INSERT} and (not counts or not state.key):
+                self.target.append(kept.drop(OPERATION), columns, state)
+            else:
+                if not columns.key:
+                    raise MirrorDivergedError(
+                        f"rows of {self.source.table} were replaced, which have no ids and no key to find them by"
+                    )
+                self.target.merge(kept, merge_statement(self.source.table, columns, by_row_id=not state.key), state)
+        finally:
+            kept.unpersist()
+        return {operation: int(count) for operation, count in counts.items()}
+
+    def _changed(self, decision: MirrorDecision, state: MirrorState, columns: MirrorColumns) -> DataFrame:
+        """What has changed, one row for each row or key."""
+        partitions = ChangedPartitions()
+        if decision.partitions_changed:
+            partitions = changed_partitions(
+                self.spark, self.snapshot, self.target.rows(), columns, self._partition_ids, state.source
+            )
+        parts = [self._events(decision, columns, partitions)]
+        if partitions.anew:
+            whole = self.whole(self.source.write_id, columns, sorted(partitions.anew))
+            parts.append(columns.of(whole, f"'{INSERT}' as {OPERATION}"))
+        if partitions.gone is not None:
+            if not columns.key:
+                raise MirrorDivergedError(
+                    f"partitions of {self.source.table} have gone, whose rows have no ids and no key to find them by"
+                )
+            if not set(columns.key) <= set(partitions.gone.columns):
+                raise MirrorDivergedError("partitions have gone, and a key column has got another name")
+            keys = [F.col(schema.quoted(name)) for name in columns.key]
+            parts.append(partitions.gone.select(*keys, F.lit(DELETE).alias(OPERATION)))
+        rows = parts[0]
+        for part in parts[1:]:
+            rows = rows.unionByName(part, allowMissingColumns=True)
+        # A row's id is inserted or deleted, and only partitions made anew can do both to it.
+        if state.key or partitions.gone is not None:
+            rows = one_per_key(rows, columns, self.source.table)
+        return rows
+
+    def _events(self, decision: MirrorDecision, columns: MirrorColumns, partitions: ChangedPartitions) -> DataFrame:
+        snapshot = self.snapshot
+        if partitions.anew:
+            kept = tuple(p for i, p in enumerate(snapshot.partitions) if i not in partitions.anew)
+            snapshot = replace(snapshot, partitions=kept, expected=None)
+        wanted = Changes(decision.first, decision.last, net=True, cleaned=self._cleaned)
+        changes = read_changes(self.spark, snapshot, wanted)
+        return columns.of(changes, f"if({KIND} = '{CHANGE_DELETE}', '{DELETE}', '{INSERT}') as {OPERATION}")
+
+
+def _document(decision: MirrorDecision, state: MirrorState | None, counts: Mapping[str, int]) -> dict[str, Any]:
+    if state is None:
+        raise InvalidArgumentsError("a mirror without a state needs something")
+    return {
+        "todo": decision.todo.value,
+        "reason": decision.reason,
+        "state": state.to_text(),
+        "inserted": counts.get(INSERT, 0),
+        "updated": counts.get(UPDATE, 0),
+        "deleted": counts.get(DELETE, 0),
+    }
