@@ -314,6 +314,10 @@ class MirrorKeyError(HiveAcidError):
     """Two rows of a mirror's source have the same key; names the key and the remedy. The target was not changed."""
 
 
+class ImportDiffersError(HiveAcidError):
+    """An imported table and its source are not the same."""
+
+
 class MirrorDivergedError(HiveAcidError):
     """The target of a mirror is not what the mirror has left there; it has to be copied again."""
 

@@ -27,7 +27,7 @@ from airflow_hive_acid.cli.commands import (
     show,
     spark,
 )
-from airflow_hive_acid.cli.commands.statements import demo, explain, ingest, sql, stream
+from airflow_hive_acid.cli.commands.statements import demo, explain, imports, ingest, sql, stream
 from airflow_hive_acid.cli.commands.upkeep import cleaning, compaction, compaction_cancel, doctor, maintenance, schema
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.session import CliSession, parse_pairs
@@ -55,6 +55,7 @@ app.command("explain")(explain.explain)
 app.command("tables")(lookups.tables)
 app.command("describe")(lookups.describe)
 app.command("ingest")(ingest.ingest)
+app.command("import")(imports.import_table)
 app.command("changes")(changes.changes)
 app.command("history")(history.history)
 app.command("settings")(settings.settings)

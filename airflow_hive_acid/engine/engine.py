@@ -17,6 +17,14 @@ from airflow_hive_acid.engine.context import Context
 from airflow_hive_acid.engine.definitions.compactions import run_compactions
 from airflow_hive_acid.engine.statements.blocks import blocks, needs_spark
 from airflow_hive_acid.engine.statements.exports import run_export
+from airflow_hive_acid.engine.statements.foreign_tables import (
+    adopted,
+    adopting,
+    bring_in,
+    imported,
+    is_adopted,
+    statement_of,
+)
 from airflow_hive_acid.engine.statements.programs import operations_of, run_call, run_call_inside
 from airflow_hive_acid.engine.statements.scripts import Script, declared_operations
 from airflow_hive_acid.engine.statements.session import Session
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
     from airflow_hive_acid.engine.statements.exports import Destination, Exported
+    from airflow_hive_acid.engine.statements.foreign_tables import Imported, TableImport
     from airflow_hive_acid.engine.statements.programs import Call
     from airflow_hive_acid.engine.streams.batches import TransactionBatch
     from airflow_hive_acid.engine.transactions.claims import Once
@@ -226,6 +235,37 @@ class Engine:
             )
         self.warm_up()
         return run_export(self._context, sql, destination, once, self._default_database, patience)
+
+    def import_table(
+        self,
+        wanted: TableImport,
+        *,
+        once: Once | None = None,
+        lease: Lease | None = None,
+        patience: Patience | None = None,
+    ) -> Imported:
+        """Make a table of one of another format; see :mod:`~airflow_hive_acid.engine.statements.foreign_tables`.
+
+        The parameters are those of :meth:`run`.
+
+        :raises InvalidArgumentsError: for a source that is not there, or is another one than it is said to be.
+        :raises AlreadyExistsError: when there is such a table.
+        """
+        if self._member is not None:
+            raise UnsupportedStatementError(
+                "an import cannot be part of a transaction across tasks: it makes a table. Import before the group"
+            )
+        self.warm_up()
+        if wanted.reuse_files:
+            results: list[StatementResult] = []
+            if not is_adopted(self._context, wanted):
+                script = adopting(self._context, wanted, patience)
+                results = self.run(script, once=once, lease=lease, patience=patience)
+            return adopted(self._context, wanted, results)
+        made = Script(self._context, 1, None, once, patience)
+        with self._context.client.leases.under(lease), self._taking_up(patience):
+            made.apply(statement_of(wanted), lambda claim: bring_in(self._context, wanted, claim, patience))
+        return imported(self._context, wanted, made.results[0])
 
     def begin_shared(
         self,

@@ -69,6 +69,16 @@ class Verification:
         """Whether both sides are the same."""
         return self.differ == 0
 
+    @property
+    def shown_differences(self) -> str:
+        """Where they differ, for a message."""
+        named = [
+            f"{one['partition'] or 'the table'} ({one['source_rows']} rows and {one['target_rows']})"
+            for one in self.different[:10]
+        ]
+        more = self.differ - len(named)
+        return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
+
     def to_document(self) -> dict[str, Any]:
         """As plain values."""
         return {**asdict(self), "different": [dict(one) for one in self.different]}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
     from airflow_hive_acid.operators.exim import HiveAcidExportTableOperator, HiveAcidImportTableOperator
     from airflow_hive_acid.operators.export import HiveAcidExportOperator
+    from airflow_hive_acid.operators.foreign_tables import HiveAcidImportForeignTableOperator
     from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
     from airflow_hive_acid.operators.leases import (
         HiveAcidConfirmLeaseOperator,
@@ -66,6 +67,7 @@ __all__ = [
     "HiveAcidExportOperator",
     "HiveAcidExportTableOperator",
     "HiveAcidGrabLeaseOperator",
+    "HiveAcidImportForeignTableOperator",
     "HiveAcidImportTableOperator",
     "HiveAcidInsertOperator",
     "HiveAcidKeepTransactionOperator",
@@ -101,6 +103,7 @@ _HOMES = {
     "HiveAcidExportOperator": "export",
     "HiveAcidExportTableOperator": "exim",
     "HiveAcidGrabLeaseOperator": "leases",
+    "HiveAcidImportForeignTableOperator": "foreign_tables",
     "HiveAcidImportTableOperator": "exim",
     "HiveAcidInsertOperator": "changes",
     "HiveAcidKeepTransactionOperator": "transactions",
