@@ -113,9 +113,11 @@ test-object-store: install $(CLASSES)
 
 ## make test-mirror    mirrors in Iceberg (Hadoop and JDBC catalogs) and Delta, on a Spark 4.1 of its own (needs Maven)
 .PHONY: test-mirror
+MIRROR_SITE := $(abspath build/mirror/site)
 test-mirror: install
 	@$(BIN)/python scripts/mirror_environment.py
-	@$(BIN)/python -m pytest -q --backend sqlite -m mirror --durations 5 tests/mirror
+	@SPARK_HOME=$(MIRROR_SITE)/pyspark PYTHONPATH=$(MIRROR_SITE) SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1" \
+	  $(BIN)/python -m pytest -q --backend sqlite -m mirror --durations 5 tests/mirror
 
 ## make test-cluster   Spark on YARN, and HDFS, under Kerberos (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
 .PHONY: test-cluster kerberos

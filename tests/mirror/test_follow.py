@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.mirror.conftest import ACID
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.mirror.conftest import Mirroring
 
 pytestmark = pytest.mark.mirror
-ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 _numbers = itertools.count()
 
 
@@ -29,38 +30,93 @@ def key(request: pytest.FixtureRequest) -> list[str]:
     return request.param
 
 
-def followed(m: Mirroring, target: str, key: list[str] | None, todo: str = "follow", table: str = "default.t") -> None:
-    """One run does this, another one nothing without Spark, and both sides are equal."""
-    report = m.run(table, target, key)
-    assert (report.todo, report.spark) == (todo, True), report.reason
-    started = m.started
-    assert m.run(table, target, key).todo == "nothing"
-    assert m.started == started
-    found = m.verify(table, target)
-    assert found.is_equal, found.different
-    assert found.source_rows == found.target_rows == m.rows(f"SELECT count(*) FROM {table}")[0][0]
-
-
 def test_statements_are_followed(mirroring: Mirroring, target: str, key: list[str]) -> None:
     m = mirroring
-    m.sql(f"CREATE TABLE t (id int, b tinyint, c char(4), s string, d decimal(9,2), l array<struct<a:smallint>>) "
-          f"PARTITIONED BY (p int, q string) {ACID}")  # fmt: skip
     more = "array(named_struct('a', 1S))"
-    m.sql(f"INSERT INTO t VALUES (1, 1, 'ab', 'x', 1.5, {more}, 1, 'a/b'), (2, 2, NULL, 'y', NULL, NULL, 1, 'a/b'), "
-          f"(3, NULL, 'e', NULL, 0, {more}, NULL, 'ü')")  # fmt: skip
-    followed(m, target, key, "bootstrap")
-    m.sql("UPDATE t SET s = 'z' WHERE id = 1; DELETE FROM t WHERE id = 2; "
+    m.sql(
+        "CREATE TABLE t (id int, b tinyint, c char(4), s string, d decimal(9,2), l array<struct<a:smallint>>) "
+        f"PARTITIONED BY (p int, q string) {ACID}",
+        f"INSERT INTO t VALUES (1, 1, 'ab', 'x', 1.5, {more}, 1, 'a/b'), (2, 2, NULL, 'y', NULL, NULL, 1, 'a/b'), "
+        f"(3, NULL, 'e', NULL, 0, {more}, NULL, 'ü')",
+    )
+    m.follow(target, key, "bootstrap")
+    m.sql("UPDATE t SET s = 'z' WHERE id = 1", "DELETE FROM t WHERE id = 2",
           f"INSERT INTO t VALUES (9, 9, 'q', 'new', 9, {more}, 3, 'n')")  # fmt: skip
-    followed(m, target, None)
+    m.follow(target)
     m.sql(f"INSERT OVERWRITE TABLE t PARTITION (p = 3, q = 'n') VALUES (10, 9, 'q', 'over', 9, {more})")
-    followed(m, target, None)
+    m.follow(target)
     m.sql("ALTER TABLE t DROP PARTITION (p = 3)")
-    followed(m, target, None)
+    m.follow(target)
     m.sql("MERGE INTO t USING (SELECT 1 AS id UNION ALL SELECT 77) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET "
           "s = 'merged' WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1, 'm', 'in', 1, NULL, 5, 'x')")  # fmt: skip
-    followed(m, target, None)
-    m.sql("ALTER TABLE t DROP PARTITION (p = 5)")
-    m.sql("INSERT INTO t VALUES (78, 1, 'm', 'again', 1, NULL, 5, 'x')")
-    followed(m, target, None)
+    m.follow(target)
+    m.sql("ALTER TABLE t DROP PARTITION (p = 5)", "INSERT INTO t VALUES (78, 1, 'm', 'again', 1, NULL, 5, 'x')")
+    m.follow(target)
     m.sql("TRUNCATE TABLE t")
-    followed(m, target, None)
+    m.follow(target)
+
+
+def test_columns_are_added_renamed_and_widened(mirroring: Mirroring, target: str, key: list[str]) -> None:
+    """By their position, as Hive's are; Delta copies whole what it cannot rename or widen."""
+    m = mirroring
+    in_place = "bootstrap" if target.startswith("delta") else "follow"
+    m.sql(f"CREATE TABLE t (id int, n int, s varchar(5)) {ACID}", "INSERT INTO t VALUES (1, 1, 'x'), (2, 2, 'y')")
+    m.follow(target, key, "bootstrap")
+    m.sql("ALTER TABLE t ADD COLUMNS (`more_ü` date)")
+    m.follow(target)
+    m.sql("INSERT INTO t VALUES (3, 3, 'z', DATE '2026-01-01')", "ALTER TABLE t CHANGE n m bigint")
+    m.follow(target, todo=in_place)
+    m.sql(f"UPDATE t SET m = {2**40} WHERE id = 3")
+    m.follow(target)
+    assert m.in_target(target, "m") == [(1,), (2**40,), (2,)]
+
+
+def test_a_key_column_that_gets_another_name_is_the_key(mirroring: Mirroring, target: str) -> None:
+    m = mirroring
+    m.sql(f"CREATE TABLE t (id int, s string) {ACID}", "INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+    m.follow(target, ["id"], "bootstrap")
+    m.sql("ALTER TABLE t CHANGE id nr int", "UPDATE t SET s = 'z' WHERE nr = 1")
+    m.run(target)
+    assert m.in_target(target, "nr, s") == [(1, "z"), (2, "y")]
+    m.same(target)
+
+
+def test_insert_only_tables_are_appended_to(mirroring: Mirroring, target: str) -> None:
+    """Their rows have no ids: what replaces rows is found by the key, or copied whole."""
+    m = mirroring
+    m.sql("CREATE TABLE t (id int) PARTITIONED BY (p int) STORED AS PARQUET TBLPROPERTIES ('transactional'='true', "
+          "'transactional_properties'='insert_only')", "INSERT INTO t VALUES (1, 1), (2, 2)")  # fmt: skip
+    m.follow(target, [], "bootstrap")
+    m.sql("INSERT INTO t VALUES (1, 1), (4, 4)")
+    report = m.follow(target)
+    assert report.inserted == 2
+    m.sql("INSERT OVERWRITE TABLE t PARTITION (p = 1) VALUES (7)")
+    report = m.follow(target, todo="bootstrap")
+    assert "which have no ids and no key to find them by" in report.reason
+    m.follow(target, ["id", "p"], "bootstrap")
+    m.sql("INSERT OVERWRITE TABLE t PARTITION (p = 1) VALUES (7), (8)")
+    report = m.follow(target)
+    assert (report.inserted, report.updated, report.deleted) == (1, 1, 0)
+
+
+def test_nothing_is_mirrored_beyond_a_write_id_that_is_open(
+    mirroring: Mirroring, other: Mirroring, target: str, key: list[str]
+) -> None:
+    """The state ends where all have ended:
+
+    t1  A inserts with write id 2, and stays open
+    t2                                             B inserts with write id 3, and commits
+    t3  the mirror has write id 1
+    t4  A commits
+    t5  the mirror has write id 3
+    """
+    m = mirroring
+    m.sql(f"CREATE TABLE t (id int) {ACID}", "INSERT INTO t VALUES (1)")
+    with other.engine.begin({"default.t": "insert"}) as first:
+        first.execute("INSERT INTO t VALUES (2)")
+        m.sql("INSERT INTO t VALUES (3)")
+        assert m.run(target, key).write_id == 1
+        assert m.in_target(target, "id") == [(1,)]
+        assert m.run(target).todo == "nothing"
+        assert m.verify(target).source_rows == 1
+    assert m.follow(target).write_id == 3

@@ -15,9 +15,10 @@ from pyspark.sql import types as T
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.mirrors.merging import partition_condition
+from airflow_hive_acid.spark.read.scan import lookup_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -57,46 +58,40 @@ def changed_partitions(
     if not columns.partition:
         return ChangedPartitions()
     names = [schema.quoted(name) for name in columns.partition]
-    listed = _listed(spark, snapshot, columns)
-    there = target.select(*[F.col(name) for name in names]).distinct().persist()
-    try:
-        pairs = listed.alias("s").join(
-            there.alias("t").withColumn("_hive_acid_there", F.lit(True)),
-            F.expr(partition_condition(columns.partition, "s", "t")),
-            "full_outer",
-        )
-        shown = [f"coalesce(s.{n}, t.{n}) as {n}" for n in names]
-        found = pairs.selectExpr(*shown, _ORDINAL, "coalesce(_hive_acid_there, false) as present").collect()
-    finally:
-        there.unpersist()
+    listed = _typed(spark, columns, [p.values for p in snapshot.partitions])
+    there = target.select(*[F.col(name) for name in names]).distinct()
+    pairs = listed.alias("s").join(
+        there.alias("t").withColumn("_hive_acid_there", F.lit(True)),
+        F.expr(partition_condition(columns.partition, "s", "t")),
+        "full_outer",
+    )
+    shown = [f"cast(coalesce(s.{n}, t.{n}) as string)" for n in names]
+    found = pairs.selectExpr(*shown, _ORDINAL, "coalesce(_hive_acid_there, false) as present").collect()
     anew, gone = set(), []
-    for row in found:
-        ordinal, present = row[-2], row[-1]
+    for *values, ordinal, present in found:
         is_new = ordinal is not None and ids.get(snapshot.partitions[ordinal].name, 0) > before.newest_partition
         if ordinal is None or (is_new and present):
-            gone.append(tuple(row[:-2]))
+            gone.append(values)
         if ordinal is not None and (is_new or not present):
             anew.add(ordinal)
     if not gone:
         return ChangedPartitions(frozenset(anew))
-    kind = T.StructType([T.StructField(name, columns.type_of(name)) for name in columns.partition])
-    values = spark.createDataFrame(gone, kind)
     condition = F.expr(partition_condition(columns.partition, "t", "g"))
-    rows = target.alias("t").join(F.broadcast(values.alias("g")), condition, "left_semi")
-    return ChangedPartitions(frozenset(anew), rows)
+    lost = F.broadcast(_typed(spark, columns, gone).alias("g"))
+    return ChangedPartitions(frozenset(anew), target.alias("t").join(lost, condition, "left_semi"))
 
 
-def _listed(spark: SparkSession, snapshot: TableSnapshot, columns: MirrorColumns) -> DataFrame:
-    """The partition values of the source, in the target's types."""
-    text = T.StructType(
-        [T.StructField(name, T.StringType()) for name in columns.partition] + [T.StructField(_ORDINAL, T.IntegerType())]
-    )
-    rows = [
-        (*[None if value == DEFAULT_PARTITION else value for value in partition.values], ordinal)
-        for ordinal, partition in enumerate(snapshot.partitions)
-    ]
+def _typed(spark: SparkSession, columns: MirrorColumns, partitions: Sequence[Sequence[str | None]]) -> DataFrame:
+    """Partition values, given as texts, in the target's types, each with its place in the list."""
+    fields = [T.StructField(name, T.StringType()) for name in columns.partition]
+    rows: list[dict[str, object]] = []
+    for ordinal, texts in enumerate(partitions):
+        values = [None if text == DEFAULT_PARTITION else text for text in texts]
+        rows.append({**dict(zip(columns.partition, values, strict=True)), _ORDINAL: ordinal})
     casts = [
         f"cast({schema.quoted(n)} as {schema.sql_type(columns.type_of(n))}) as {schema.quoted(n)}"
         for n in columns.partition
     ]
-    return spark.createDataFrame(rows, text).selectExpr(*casts, _ORDINAL)
+    return lookup_table(spark, rows, T.StructType([*fields, T.StructField(_ORDINAL, T.IntegerType())])).selectExpr(
+        *casts, _ORDINAL
+    )

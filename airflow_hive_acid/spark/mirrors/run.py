@@ -125,11 +125,11 @@ def verify(
     if found.state is None:
         raise MirrorDivergedError(f"{run.shown} holds no mirror: {found.strange or 'there is nothing yet'}")
     decision = decide(found.state, run.source, None)
-    if decision.todo is Todo.BOOTSTRAP or decision.steps or decision.partitions_changed:
+    columns = mirror_columns(run.snapshot, found.state.key, run.format)
+    if decision.todo is Todo.BOOTSTRAP or decision.steps or run.has_lost_partitions(decision, found.state, columns):
         raise MirrorDivergedError(
             f"{run.shown} cannot be compared before it has followed ({decision.reason}); run the mirror, then verify"
         )
-    columns = mirror_columns(run.snapshot, found.state.key, run.format)
     rows = columns.of(run.whole(found.state.write_id, columns))
     told = differences(rows, run.target.rows(), columns)
     return {**told, "state": found.state.to_text(), "strange": found.strange}
@@ -178,6 +178,15 @@ class _Run:
             kept = tuple(snapshot.partitions[i] for i in ordinals)
             snapshot = replace(snapshot, partitions=kept, expected=None)
         return read_snapshot(self.spark, snapshot, row_ids=columns.hidden)
+
+    def partitions(self, state: MirrorState, columns: MirrorColumns) -> ChangedPartitions:
+        """What has become of partitions since a state."""
+        rows = self.target.rows()
+        return changed_partitions(self.spark, self.snapshot, rows, columns, self._partition_ids, state.source)
+
+    def has_lost_partitions(self, decision: MirrorDecision, state: MirrorState, columns: MirrorColumns) -> bool:
+        """Whether the target has rows of partitions that are no more, which no write id tells of."""
+        return decision.partitions_changed and self.partitions(state, columns).gone is not None
 
     def bootstrap(self, decision: MirrorDecision, found: Found, key: Sequence[str], before: int) -> dict[str, Any]:
         """Copy the source whole."""
@@ -239,11 +248,7 @@ class _Run:
 
     def _changed(self, decision: MirrorDecision, state: MirrorState, columns: MirrorColumns) -> DataFrame:
         """What has changed, one row for each row or key."""
-        partitions = ChangedPartitions()
-        if decision.partitions_changed:
-            partitions = changed_partitions(
-                self.spark, self.snapshot, self.target.rows(), columns, self._partition_ids, state.source
-            )
+        partitions = self.partitions(state, columns) if decision.partitions_changed else ChangedPartitions()
         parts = [self._events(decision, columns, partitions)]
         if partitions.anew:
             whole = self.whole(self.source.write_id, columns, sorted(partitions.anew))

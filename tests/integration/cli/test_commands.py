@@ -254,6 +254,7 @@ def test_a_shell_completes_names(client, metastore_url, tmp_path):
     [
         "show locks", "show locks w.t", "show transactions", "show compactions", "show waits", "show databases",
         "tables", "describe w.t", "history w.t", "changes w.t --from 1", "lease list", "pin list", "stream show",
+        "mirror list",
         "cleaning explain", "cleaning trash", "compaction plan", "compaction metrics", "compaction explain w.t",
         "compaction cancel 1",
     ],

@@ -1,0 +1,181 @@
+"""Each state is applied once: runs that die, runs that wake up late, two runs that meet.
+
+The target itself decides. What our record says may be older than the target, when a run died before it could note what
+it did, and is never newer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_acid.errors import MirrorConflictError
+from airflow_hive_acid.format.mirrors import MirrorState
+from airflow_hive_acid.spark.mirrors.delta import DeltaTarget
+from airflow_hive_acid.spark.mirrors.iceberg import IcebergTarget
+from tests.mirror.conftest import ACID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.mirror.conftest import Mirroring
+
+pytestmark = pytest.mark.mirror
+_numbers = itertools.count()
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture(params=["iceberg", "delta"])
+def target(request: pytest.FixtureRequest, mirror_home: Path) -> str:
+    if request.param == "delta":
+        return f"delta:{mirror_home}/once/t{next(_numbers)}"
+    number = next(_numbers)
+    return f"iceberg:{('ice', 'sq')[number % 2]}.once.t{number}"
+
+
+@pytest.fixture(params=[["id"], []], ids=["key", "row_ids"])
+def key(request: pytest.FixtureRequest) -> list[str]:
+    return request.param
+
+
+@pytest.fixture
+def m(mirroring: Mirroring) -> Mirroring:
+    """A table with rows of three write ids."""
+    mirroring.sql(f"CREATE TABLE t (id int, s string) {ACID}", "INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'z')",
+                  "UPDATE t SET s = 'a' WHERE id = 2", "DELETE FROM t WHERE id = 1")  # fmt: skip
+    return mirroring
+
+
+def change(m: Mirroring, id_: int) -> None:
+    """One commit that inserts, and one that updates and deletes."""
+    m.sql(f"INSERT INTO t VALUES ({id_}, 'new'), ({id_ + 1}, 'new')")
+    m.sql(f"UPDATE t SET s = 'changed' WHERE id = {id_}", f"DELETE FROM t WHERE id = {id_ + 1}")
+    m.sql(f"UPDATE t SET s = concat(s, '{id_}') WHERE id IN (2, 3)")
+
+
+def before_once(patch: pytest.MonkeyPatch, of: type, name: str, do: Callable[[], None]) -> None:
+    """Do something the next time that a method is called, before it does its work."""
+    original = getattr(of, name)
+
+    def first(*arguments: Any, **more: Any) -> Any:
+        patch.setattr(of, name, original)
+        do()
+        return original(*arguments, **more)
+
+    patch.setattr(of, name, first)
+
+
+def die() -> None:
+    raise Killed
+
+
+def places(target: str, todo: str) -> list[tuple[type, str]]:
+    """Where a run is stopped: before it writes, and for Iceberg between its branch and the commit that shows it."""
+    if target.startswith("delta"):
+        return [(DeltaTarget, "replace" if todo == "bootstrap" else "merge"), (DeltaTarget, "_once")]
+    if todo == "bootstrap":
+        return [(IcebergTarget, "replace"), (IcebergTarget, "_writer")]
+    return [(IcebergTarget, "merge"), (IcebergTarget, "_through_branch"), (IcebergTarget, "_java_map")]
+
+
+@pytest.mark.parametrize("todo", ["bootstrap", "follow"])
+def test_a_run_that_dies_before_its_commit_leaves_the_target_as_it_was(
+    m: Mirroring, target: str, key: list[str], todo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[tuple[Any, ...]] | None = None
+    if todo == "follow":
+        m.follow(target, key, "bootstrap")
+        rows = m.in_target(target)
+        change(m, 10)
+    for of, name in places(target, todo):
+        before_once(monkeypatch, of, name, die)
+        with pytest.raises(Killed):
+            m.run(target, key)
+        if rows is not None:
+            assert m.in_target(target) == rows
+    m.follow(target, key, todo)
+
+
+@pytest.mark.parametrize("todo", ["bootstrap", "follow"])
+def test_a_run_that_dies_after_its_commit_is_found_in_the_target(
+    m: Mirroring, target: str, key: list[str], todo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is older than the target; the next run asks the target, and applies nothing twice."""
+    if todo == "follow":
+        m.follow(target, key, "bootstrap")
+        change(m, 10)
+    before_once(monkeypatch, type(m.client.mirrors), "note_state", die)
+    with pytest.raises(Killed):
+        m.run(target, key)
+    rows, known = m.in_target(target), m.client.mirrors.find("default.t", target)
+    report = m.run(target)
+    assert (report.todo, report.spark) == ("nothing", True)
+    assert m.in_target(target) == rows
+    found = m.client.mirrors.find("default.t", target)
+    assert (known.sequence, found.sequence) == ((0, 1) if todo == "bootstrap" else (1, 2))
+    m.same(target)
+    change(m, 20)
+    m.follow(target)
+
+
+@pytest.mark.parametrize("late", ["same", "older"])
+@pytest.mark.parametrize("todo", ["bootstrap", "follow"])
+def test_a_run_that_wakes_up_late_changes_nothing(
+    m: Mirroring, other: Mirroring, target: str, key: list[str], todo: str, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs from the same state, and the later one is the older:
+
+    t1  A looks at the target, and sleeps in front of its commit
+    t2                                   B follows the same write ids; older: and those of another commit, too
+    t3  A wakes up: its commit is refused
+    """
+    m.follow(target, key, "bootstrap")
+    change(m, 10)
+
+    def meanwhile() -> None:
+        other.run(target)
+        if late == "older":
+            change(other, 20)
+            other.run(target)
+
+    for of, name in places(target, todo):
+        before_once(monkeypatch, of, name, meanwhile)
+        with pytest.raises(MirrorConflictError, match="nothing of this run is in it"):
+            m.run(target, bootstrap=todo == "bootstrap")
+        monkeypatch.undo()
+        m.run(target)
+        m.same(target)
+        change(m, 30)
+
+
+def test_states_are_counted_and_name_their_write_ids(m: Mirroring, target: str, key: list[str]) -> None:
+    m.follow(target, key, "bootstrap")
+    change(m, 10)
+    m.follow(target)
+    record = m.client.mirrors.find("default.t", target)
+    state = MirrorState.parse(record.state)
+    assert (record.sequence, state.sequence, record.write_id, state.key) == (2, 2, 7, tuple(key))
+    assert state.source.write_ids == "default.t:7:9223372036854775807::"
+    if target.startswith("iceberg"):
+        place = target.partition(":")[2]
+        properties = {row.key: row.value for row in m.spark.sql(f"SHOW TBLPROPERTIES {place}").collect()}
+        assert properties["hive-acid.mirror.write-ids"] == state.source.write_ids
+        summaries = [row[0] for row in m.spark.sql(f"SELECT summary FROM {place}.snapshots ORDER BY committed_at")
+                     .collect()]  # fmt: skip
+        assert [s["hive-acid.mirror.sequence"] for s in summaries] == ["1", "2"]
+        assert [row[0] for row in m.spark.sql(f"SELECT name FROM {place}.refs").collect()] == ["main"]
+
+
+def test_two_mirrors_of_a_table_do_not_know_each_other(m: Mirroring, target: str) -> None:
+    second = f"{target}_b"
+    m.follow(target, ["id"], "bootstrap")
+    m.follow(second, [], "bootstrap")
+    change(m, 10)
+    m.follow(second)
+    m.follow(target)
