@@ -184,6 +184,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="streaming: how many times a process is killed at a random moment (default: 2)",
     )
     parser.addoption(
+        "--mirror-kills",
+        type=int,
+        default=4,
+        help="mirrors: how many times a Spark is killed at a random moment (default: 4)",
+    )
+    parser.addoption(
         "--interventions",
         choices=("small", "whole"),
         default="small",
