@@ -55,11 +55,12 @@ def run_mirror(
     name, place, wanted = str(table_name(table)), str(MirrorTarget.parse(target)), checked_key(key)
     if bootstrap and refuse_bootstrap:
         raise InvalidArgumentsError("a mirror is to be copied again, or is not: give one of the two")
+    seen = look(client, name)  # before it is registered: a name that is none leaves no record
     record = client.mirrors.register(name, place, client.user)
     try:
         state = _state(record)
         if state is not None and not bootstrap:
-            decision = decide(state, look(client, name).source, wanted)
+            decision = decide(state, seen.source, wanted)
             if decision.todo is Todo.NOTHING:
                 client.mirrors.note_looked(name, place)
                 return MirrorReport(
@@ -90,8 +91,8 @@ def verify_mirror(client: MetastoreClient, engine: Engine, table: str, target: s
     :raises HistoryGoneError: when the table cannot be read any more as it was then; run the mirror, then verify.
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))
-    client.mirrors.register(name, place, client.user)
     told = _in_reader(client, engine, name, "verify", {"target": place})
+    client.mirrors.register(name, place, client.user)
     state = MirrorState.parse(told["state"])
     client.mirrors.note_verified(name, place, told["differ"], told["different"])
     source_rows, target_rows = told["rows"]

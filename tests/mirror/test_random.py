@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from tests.mirror.conftest import ACID
 
@@ -74,7 +75,7 @@ class Statements:
                 f"ALTER TABLE t PARTITION (p = {partition}) COMPACT '{self._chance.choice(('minor', 'major'))}'"
             )
         self._m.engine.run_compactions("w")
-        run_cleaner(self._m.client)
+        run_cleaner(self._m.client, AnyFilesystem())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import TableSnapshot
 
+_PREFIX = "_hive_acid_"
 _IDS = (("writeid", T.LongType()), ("bucketid", T.IntegerType()), ("rowid", T.LongType()))
 
 
@@ -80,16 +81,15 @@ def mirror_columns(snapshot: TableSnapshot, key: Sequence[str], format: TargetFo
             raise InvalidArgumentsError(f"key names {name}, which is no column of {snapshot.table}: {', '.join(names)}")
         if isinstance(dict(fields)[name], T.MapType):
             raise InvalidArgumentsError(f"key names {name}, a map: maps cannot be compared")
+    taken = [name for name in names if name.startswith(_PREFIX)]
+    if taken:
+        raise InvalidArgumentsError(
+            f"{snapshot.table} has a column {taken[0]}: names that begin with {_PREFIX} are those of a mirror itself"
+        )
     if key:
         return MirrorColumns(tuple(fields), partition, tuple(key), hidden=False)
     if not snapshot.has_row_ids:
         return MirrorColumns(tuple(fields), partition, (), hidden=False)
-    taken = [name for name in names if name in HIDDEN]
-    if taken:
-        raise InvalidArgumentsError(
-            f"{snapshot.table} has a column {taken[0]}, and a mirror without a key keeps the row's id under that name: "
-            "name key columns"
-        )
     hidden = [(name, kind) for name, (_, kind) in zip(HIDDEN, _IDS, strict=True)]
     return MirrorColumns((*fields, *hidden), partition, (*partition, *HIDDEN), hidden=True)
 

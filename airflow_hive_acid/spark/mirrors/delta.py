@@ -10,6 +10,7 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.mirror_columns import ColumnStep
     from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
 
+_NEEDS = (
+    "Spark needs Delta's jars (for example by spark.jars.packages io.delta:delta-spark_…), spark.sql.extensions "
+    "io.delta.sql.DeltaSparkSessionExtension and spark.sql.catalog.spark_catalog "
+    "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+)
 _APPLICATION = "hive-acid-mirror"
 _ID, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -56,6 +62,9 @@ class DeltaTarget:
 
     def look(self) -> Found:
         """The state in the history, if the commits since leave the rows as they are."""
+        jvm: Any = self._spark._jvm
+        if isinstance(jvm.org.apache.spark.sql.delta.DeltaLog, JavaPackage):
+            raise ConfigurationError(f"{self._shown}: this Spark has no Delta Lake. {_NEEDS}")
         fs = HadoopFilesystem.of(self._spark)
         if not fs.exists(f"{self._place}/_delta_log"):
             if fs.entries(self._place):
@@ -66,11 +75,7 @@ class DeltaTarget:
             history = rows.orderBy("version", ascending=False).toLocalIterator()
         except (AnalysisException, PySparkException) as failure:
             said = str(failure).partition("\n")[0][:300]
-            raise ConfigurationError(
-                f"{self._shown} cannot be read: {said}. Spark needs Delta's jars, spark.sql.extensions "
-                "io.delta.sql.DeltaSparkSessionExtension and spark.sql.catalog.spark_catalog "
-                "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-            ) from failure
+            raise ConfigurationError(f"{self._shown} cannot be read: {said}. {_NEEDS}") from failure
         strange = ""
         for row in history:
             if row.userMetadata is not None:

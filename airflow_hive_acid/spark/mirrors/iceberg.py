@@ -11,6 +11,7 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
@@ -246,16 +247,16 @@ class IcebergTarget:
         """
         jvm: Any = self._spark._jvm
         session: Any = self._spark._jsparkSession
-        try:
-            loader = jvm.org.apache.iceberg.spark.Spark3Util
-            with contextlib.suppress(AnalysisException):
-                self._spark.sql(f"REFRESH TABLE {self._name}")  # a catalog may know an older one by heart
-            return loader.loadIcebergTable(session, self._name)
-        except TypeError:
+        loader = jvm.org.apache.iceberg.spark.Spark3Util
+        if isinstance(loader, JavaPackage):
             raise ConfigurationError(
                 f"{self._shown}: this Spark has no Iceberg; give it the jar, for example by spark.jars.packages "
                 "org.apache.iceberg:iceberg-spark-runtime-…"
-            ) from None
+            )
+        try:
+            with contextlib.suppress(AnalysisException):
+                self._spark.sql(f"REFRESH TABLE {self._name}")  # a catalog may know an older one by heart
+            return loader.loadIcebergTable(session, self._name)
         except AnalysisException as failure:
             if any(name in str(failure) for name in _MISSING) and self._has_catalog():
                 return None

@@ -128,7 +128,11 @@ def test_what_cannot_be_mirrored_is_refused_before_spark_is_started(engine, job,
         run(target="hudi:x")
     with pytest.raises(InvalidArgumentsError, match="no table name"):
         run("t")
-    client.mirrors.note_state("w.t", TARGET, 0, 0, "", None)
+    with pytest.raises(InvalidArgumentsError, match=r"w\.plain is no ACID table"):
+        run("w.plain")
+    with pytest.raises(NoSuchObjectError):
+        run("w.misspelt")
+    assert client.mirrors.list() == []
     with client.begin({"w.t": "insert"}), pytest.raises(ChangesNotCompleteError, match="its write id 1 is open"):
         run()
     assert job.asked == []
