@@ -310,6 +310,10 @@ class CorruptEventStoreError(HiveAcidError):
     """A segment of an event store is broken where no crash can have broken it; nothing was skipped."""
 
 
+class HandedOverError(HiveAcidError):
+    """A table is read-only because a mirror of it has become the primary; names the mirror and the way back."""
+
+
 class MirrorKeyError(HiveAcidError):
     """Two rows of a mirror's source have the same key; names the key and the remedy. The target was not changed."""
 

@@ -2,6 +2,6 @@
 
 ``source`` says what a table looks like to a reader, ``runner`` opens that reader, lets the Spark job bring the target
 to that state, and notes how far it has come; ``listing`` shows what is noted, ``reports`` are what a run has to say.
-``imports`` compares a table that was imported with where it came from.
+``cut_over`` makes the target the primary, and takes that back; ``imports`` compares an imported table with its source.
 What is to be done is decided by ``format.mirrors``, here for a look without Spark and in the job for the target itself.
 """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     ("table", "string"), ("target", "string"), ("write_id", "bigint"), ("behind", "bigint"), ("looked", "string"),
     ("last", "string"), ("changed", "string"), ("error", "string"), ("verified", "string"), ("differ", "bigint"),
+    ("primary_since", "string"),
 )  # fmt: skip
 
 
@@ -37,7 +38,7 @@ class Listed:
         m = self.mirror
         last = None if m.todo is None else f"{m.todo}: {m.reason}"
         return [m.table, m.target, m.write_id, self.behind, _shown(m.looked), last, _shown(m.changed), m.error,
-                _shown(m.verified), m.differ]  # fmt: skip
+                _shown(m.verified), m.differ, _shown(m.primary)]  # fmt: skip
 
 
 def list_mirrors(client: MetastoreClient, table: str | None = None) -> list[Listed]:

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.statements.programs import Call
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, MirrorRefusedError
 from airflow_hive_acid.format.mirrors import MirrorState, MirrorTarget, Todo, checked_key, decide
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.mirrors.reports import MirrorReport, Verification
@@ -57,6 +57,11 @@ def run_mirror(
         raise InvalidArgumentsError("a mirror is to be copied again, or is not: give one of the two")
     seen = look(client, name)  # before it is registered: a name that is none leaves no record
     record = client.mirrors.register(name, place, client.user)
+    if record.primary is not None:
+        raise MirrorRefusedError(
+            f"{place} is the primary of {name}, which is read-only: there is nothing to follow. Take the table back "
+            "(hive-acid mirror take-back) to go on"
+        )
     try:
         state = _state(record)
         if state is not None and not bootstrap:

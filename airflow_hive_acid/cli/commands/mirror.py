@@ -104,6 +104,56 @@ def list_(
     print_rows(Rows(tuple(Column(*c) for c in COLUMNS), [one.to_row() for one in found]), form)
 
 
+@app.command("cut-over")
+def cut_over(
+    context: typer.Context,
+    table: _Table,
+    target: _Target,
+    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for those who write now.")] = 300,
+) -> None:
+    """Make a mirror the primary: the last changes go over, both sides are compared, and the table becomes read-only.
+
+    Writers of a real Hive wait for a lock, ours are refused. take-back undoes it, retire drops the table.
+    """
+    from airflow_hive_acid.mirrors import cut_over as room
+
+    session: CliSession = context.obj
+    found = room.cut_over(session.existing_client(), session.engine, table, target, wait=wait)
+    say(f"{found.target} is the primary of {found.table}: {found.target_rows} rows, equal at write id {found.write_id}")
+
+
+@app.command("take-back")
+def take_back(
+    context: typer.Context,
+    table: _Table,
+    target: _Target,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Also when the target was written since: the table is copied over it.")
+    ] = False,
+) -> None:
+    """Let a table that was handed over be written again; its mirror follows it as before."""
+    from airflow_hive_acid.mirrors import cut_over as room
+
+    session: CliSession = context.obj
+    room.take_back(session.existing_client(), session.engine, table, target, discard=discard)
+    say(f"{table} is written here again; run the mirror to let {target} follow")
+
+
+@app.command()
+def retire(
+    context: typer.Context,
+    table: _Table,
+    target: _Target,
+    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for those who read it.")] = 300,
+) -> None:
+    """Drop a table that was handed over, and forget its mirror."""
+    from airflow_hive_acid.mirrors import cut_over as room
+
+    session: CliSession = context.obj
+    room.retire(session.existing_client(), session.engine, table, target, wait=wait)
+    say(f"{table} is dropped; {target} stays")
+
+
 @app.command()
 def forget(context: typer.Context, table: _Table, target: _Target) -> None:
     """Forget a mirror; its target stays as it is, and a later run goes on with it."""

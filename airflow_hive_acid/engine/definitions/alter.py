@@ -41,7 +41,7 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
     """
     if not isinstance(statement, alter.Compact):
         renamed = [statement.new.database] if isinstance(statement, alter.RenameTable) else []
-        require_writable(context.client, [statement.table.database, *renamed])
+        require_writable(context.client, [statement.table.database, *renamed], [str(statement.table)])
     if isinstance(statement, _CHANGES_WHAT_PINS_READ):
         context.client.pins.require_unpinned([str(statement.table)], "this change")
     if isinstance(statement, alter.Compact):

@@ -54,9 +54,10 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
     :raises ReadOnlyReplicaError: when a replication writes the database.
     """
     if isinstance(statement, CreateTable | DropTable):
-        require_writable(context.client, [statement.table.database])
+        require_writable(context.client, [statement.table.database], [str(statement.table)])
     elif isinstance(statement, DropDatabase | AlterDatabase):
-        require_writable(context.client, [statement.name])
+        dropped = [statement.name] if isinstance(statement, DropDatabase) else []
+        require_writable(context.client, [statement.name], dropped)
     match statement:
         case CreateDatabase():
             _create_database(context, statement)

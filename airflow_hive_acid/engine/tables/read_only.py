@@ -1,4 +1,4 @@
-"""Databases that a replication writes are read-only for everybody else.
+"""Databases that a replication writes, and tables that were handed over to a mirror, are read-only for everybody else.
 
 Hive's database parameter ``repl.target.for`` names the policies. A write there would take write ids that the primary is
 going to give to other rows; replication would notice, name the tables as diverged and propose to bootstrap them again.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import ReadOnlyReplicaError
+from airflow_hive_acid.errors import HandedOverError, ReadOnlyReplicaError
 from airflow_hive_acid.metastore.replica import TARGET_FOR, policies_of
 
 if TYPE_CHECKING:
@@ -18,11 +18,18 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 
-def require_writable(client: MetastoreClient, databases: Iterable[str]) -> None:
-    """Refuse to write, or to change the catalog, where a replication does.
+def require_writable(client: MetastoreClient, databases: Iterable[str], tables: Iterable[str] = ()) -> None:
+    """Refuse to write, or to change the catalog, where a replication does, and what was handed over to a mirror.
 
+    :param tables: those that are written or changed; a database alone stands for all its tables.
     :raises ReadOnlyReplicaError: naming the database, the policy and the remedy; nothing was begun.
+    :raises HandedOverError: naming the table, the mirror and the remedy; nothing was begun.
     """
+    for table, target in client.mirrors.primaries(tables).items():
+        raise HandedOverError(
+            f"{table} was handed over to {target} and is read-only: write there. 'hive-acid mirror take-back {table} "
+            f"{target}' lets the table be written again, 'hive-acid mirror retire' drops it"
+        )
     wanted = {name.lower() for name in databases}
     if not wanted:
         return
@@ -34,6 +41,11 @@ def require_writable(client: MetastoreClient, databases: Iterable[str]) -> None:
                 "Write at the primary; or, if this is to be the primary from now on, fail over: 'hive-acid replication "
                 f"failover {policies[0]}'"
             )
+
+
+def written_by(operations: Iterable[tuple[str, str]]) -> list[str]:
+    """The tables that are written, of operations as transactions declare them."""
+    return [table for table, operation in operations if operation != "select"]
 
 
 def databases_of(operations: Iterable[tuple[str, str]]) -> set[str]:

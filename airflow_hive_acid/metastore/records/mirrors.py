@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, insert, or_, select, update
 
-from airflow_hive_acid.errors import NoSuchObjectError, SchemaVersionError
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    SchemaVersionError,
+)
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
+from airflow_hive_acid.metastore.locks.manager import unlock
 from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
 from airflow_hive_acid.metastore.schema.mirrors import HIVE_ACID_MIRROR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -30,7 +38,7 @@ _KEY = _M.HMI_MIRROR == bindparam("mirror")
 _COLUMNS = (
     _M.HMI_DATABASE, _M.HMI_TABLE, _M.HMI_TARGET, _M.HMI_USER, _M.HMI_CREATED, _M.HMI_SEQUENCE, _M.HMI_WRITEID,
     _M.HMI_STATE, _M.HMI_TODO, _M.HMI_REASON, _M.HMI_CHANGED, _M.HMI_LOOKED, _M.HMI_ERROR, _M.HMI_FAILED, _M.HMI_DIFFER,
-    _M.HMI_VERDICT, _M.HMI_VERIFIED,
+    _M.HMI_VERDICT, _M.HMI_VERIFIED, _M.HMI_PRIMARY, _M.HMI_LOCK,
 )  # fmt: skip
 _FIND = select(*_COLUMNS).where(_KEY)
 _LOCK = select(_M.HMI_MIRROR).where(_KEY).with_for_update()
@@ -71,6 +79,22 @@ _VERIFIED = (
     .where(_KEY)
     .values(HMI_DIFFER=bindparam("differ"), HMI_VERDICT=bindparam("verdict"), HMI_VERIFIED=clock_ms())
 )
+_PRIMARIES = select(_M.HMI_DATABASE, _M.HMI_TABLE, _M.HMI_TARGET).where(
+    _M.HMI_PRIMARY.is_not(None), _M.HMI_DATABASE.in_(bindparam("databases", expanding=True))
+)
+_DECLARE = (
+    update(HIVE_ACID_MIRROR)
+    .where(_KEY, _M.HMI_PRIMARY.is_(None))
+    .values(HMI_PRIMARY=clock_ms(), HMI_LOCK=bindparam("lock_id"))
+)
+_END = update(HIVE_ACID_MIRROR).where(_KEY).values(HMI_PRIMARY=None, HMI_LOCK=None)
+# A lock's heartbeat is when it was last known to be wanted: this one is until somebody says otherwise.
+_FOR_EVER = 7_258_118_400_000
+_KEEP_LOCK = (
+    update(HIVE_LOCKS)
+    .where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == bindparam("lock_id"), HIVE_LOCKS.c.HL_TXNID == 0)
+    .values(HL_LAST_HEARTBEAT=_FOR_EVER)
+)
 _LONGEST_TEXT = 4000
 
 
@@ -86,6 +110,7 @@ class Mirror:
     :param looked: when a run last found out how far the target is.
     :param error: what the last run failed with, at ``failed``.
     :param differ: how many partitions differed at ``verified``; ``different`` the first of them.
+    :param primary: when the target became the primary; None: the table is. ``lock_id`` keeps Hive's writers off it.
     """
 
     table: str
@@ -104,6 +129,8 @@ class Mirror:
     differ: int | None = None
     different: tuple[dict[str, Any], ...] = ()
     verified: int | None = None
+    primary: int | None = None
+    lock_id: int | None = None
 
 
 class Mirrors:
@@ -188,15 +215,66 @@ class Mirrors:
             shown = shown[: len(shown) // 2]
         self._update(table, target, _VERIFIED, {"differ": differ, "verdict": json.dumps(shown)})
 
+    def primaries(self, tables: Iterable[str]) -> dict[str, str]:
+        """Of these tables those that were handed over, with the target of each.
+
+        :param tables: ``db.table``; ``db`` alone stands for all of a database.
+        """
+        wanted = {name.lower() for name in tables}
+        databases = sorted({name.partition(".")[0] for name in wanted})
+
+        def operation(connection: Connection) -> dict[str, str]:
+            if not databases or not self._database.features(connection).mirrors:
+                return {}
+            rows = connection.execute(_PRIMARIES, {"databases": databases})
+            found = {f"{row.HMI_DATABASE}.{row.HMI_TABLE}": str(row.HMI_TARGET) for row in rows}
+            return {t: target for t, target in found.items() if t in wanted or t.partition(".")[0] in wanted}
+
+        return self._database.read(operation)
+
+    def declare_primary(self, table: str, target: str, lock_id: int) -> None:
+        """The target is the primary from now on; the lock stays until :meth:`end_primary`.
+
+        :param lock_id: of a lock outside of any txn.
+        :raises NoSuchLockError: when it has gone; nothing was declared.
+        :raises AlreadyExistsError: when somebody else was first.
+        """
+
+        def operation(connection: Connection) -> None:
+            if not connection.execute(_KEEP_LOCK, {"lock_id": lock_id}).rowcount:
+                raise NoSuchLockError(f"the lock {lock_id} on {table} has gone; nothing was declared")
+            if not connection.execute(_DECLARE, {"mirror": _digest(table, target), "lock_id": lock_id}).rowcount:
+                raise AlreadyExistsError(f"{table} was handed over to {target} by somebody else, or that was forgotten")
+
+        self._database.run(operation)
+
+    def end_primary(self, table: str, target: str) -> None:
+        """The table is the primary again, and its lock is released; fine when it is already."""
+        key = {"mirror": _digest(table, target)}
+
+        def operation(connection: Connection) -> None:
+            lock_id = connection.execute(_FIND.with_for_update(), key).one().HMI_LOCK
+            connection.execute(_END, key)
+            if lock_id is not None:
+                unlock(connection, lock_id)
+
+        self._database.run(operation)
+
     def forget(self, table: str, target: str) -> None:
         """Forget a mirror; its target stays as it is.
 
         :raises NoSuchObjectError: when it is not known.
+        :raises InvalidArgumentsError: when the target is the primary: only the record says so.
         """
 
         def operation(connection: Connection) -> int:
             if not self._database.features(connection).mirrors:
                 return 0
+            row = connection.execute(_FIND, {"mirror": _digest(table, target)}).first()
+            if row is not None and row.HMI_PRIMARY is not None:
+                raise InvalidArgumentsError(
+                    f"{table} is handed over to {target}: take it back first (hive-acid mirror take-back)"
+                )
             return connection.execute(_DELETE, {"mirror": _digest(table, target)}).rowcount
 
         if not self._database.run(operation):
@@ -220,5 +298,5 @@ def _mirror(row: Any) -> Mirror:
     return Mirror(
         f"{row.HMI_DATABASE}.{row.HMI_TABLE}", row.HMI_TARGET, row.HMI_USER, row.HMI_CREATED, row.HMI_SEQUENCE,
         row.HMI_WRITEID, row.HMI_STATE, row.HMI_TODO, row.HMI_REASON, row.HMI_CHANGED, row.HMI_LOOKED, row.HMI_ERROR,
-        row.HMI_FAILED, row.HMI_DIFFER, tuple(different), row.HMI_VERIFIED,
+        row.HMI_FAILED, row.HMI_DIFFER, tuple(different), row.HMI_VERIFIED, row.HMI_PRIMARY, row.HMI_LOCK,
     )  # fmt: skip

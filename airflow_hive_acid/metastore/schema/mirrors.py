@@ -26,6 +26,8 @@ HIVE_ACID_MIRROR = table(
     integer("HMI_DIFFER"),
     text_value("HMI_VERDICT"),
     number("HMI_VERIFIED"),
+    number("HMI_PRIMARY"),
+    number("HMI_LOCK"),
 )
 """A mirror; HMI_MIRROR is the digest of its table and target.
 
@@ -33,7 +35,8 @@ HMI_STATE is the text of the state that the target carries, as far as we know: t
 HMI_SEQUENCE is its number, which only grows, so that a run that wakes up late changes nothing here. HMI_TODO and
 HMI_REASON say what the last run that changed the target did, at HMI_CHANGED; HMI_LOOKED is when one last found out how
 far the target is. HMI_ERROR is what the last run failed with, at HMI_FAILED; NULL when it has not. HMI_DIFFER is how
-many partitions differed when both sides were compared, at HMI_VERIFIED, HMI_VERDICT the first of them.
+many partitions differed when both sides were compared, at HMI_VERIFIED, HMI_VERDICT the first of them. HMI_PRIMARY is
+when the target became the primary: the table is read-only since, by the lock HMI_LOCK, too.
 """
 Index("HIVE_ACID_MIRROR_OF", HIVE_ACID_MIRROR.c.HMI_DATABASE, HIVE_ACID_MIRROR.c.HMI_TABLE)
 
