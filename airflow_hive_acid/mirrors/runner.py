@@ -96,6 +96,7 @@ def verify_mirror(client: MetastoreClient, engine: Engine, table: str, target: s
     :raises HistoryGoneError: when the table cannot be read any more as it was then; run the mirror, then verify.
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))
+    look(client, name)  # before anything is started for a name that is none
     told = _in_reader(client, engine, name, "verify", {"target": place})
     client.mirrors.register(name, place, client.user)
     state = MirrorState.parse(told["state"])

@@ -101,6 +101,9 @@ def test_a_run_that_dies_before_its_commit_leaves_the_target_as_it_was(
         if rows is not None:
             assert m.in_target(target) == rows
     m.follow(target, key, todo)
+    if target.startswith("iceberg"):
+        refs = m.spark.sql(f"SELECT name FROM {target.partition(':')[2]}.refs").collect()
+        assert [row.name for row in refs] == ["main"]
 
 
 @pytest.mark.parametrize("todo", ["bootstrap", "follow"])

@@ -115,6 +115,22 @@ def test_a_target_that_somebody_else_wrote_is_copied_again(m: Mirroring, target:
     assert "somebody else has written" in m.follow(target, todo="bootstrap").reason
 
 
+def test_a_target_that_was_brought_back_is_copied_again(m: Mirroring, target: str) -> None:
+    m.follow(target, ["id"], "bootstrap")
+    kind, _, place = target.partition(":")
+    first = None if kind == "delta" else m.spark.sql(f"SELECT snapshot_id FROM {place}.snapshots").first()[0]
+    m.sql("DELETE FROM t WHERE id = 1")
+    m.follow(target)
+    if kind == "delta":
+        m.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF 0")
+    else:
+        catalog, _, rest = place.partition(".")
+        m.spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{rest}', {first})")
+    m.sql("INSERT INTO t VALUES (9, 'n')")
+    report = m.follow(target, todo="bootstrap")
+    assert ("RESTORE" if kind == "delta" else "brought back to an earlier snapshot") in report.reason
+
+
 def test_compactions_of_the_target_are_no_strangers(m: Mirroring, target: str) -> None:
     m.follow(target, ["id"], "bootstrap")
     kind, _, place = target.partition(":")
