@@ -10,6 +10,7 @@ from airflow_hive_acid.engine.statements.foreign_tables import TableImport
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.mirrors.imports import verify_import
+from tests.mirror.conftest import ACID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from tests.mirror.conftest import Mirroring
 
 pytestmark = pytest.mark.mirror
-ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 ROWS = "SELECT id, s, d, ts, l, p FROM {} ORDER BY id"
 
 
@@ -28,7 +28,7 @@ def test_what_went_out_comes_in_again(mirroring: Mirroring, mirror_home: Path, p
           f"PARTITIONED BY (p string) {ACID}")  # fmt: skip
     m.sql("INSERT INTO t VALUES (1, 'x', 1.5, '1901-02-03 04:05:06.789', array(named_struct('a', 1)), 'ü/1'), "
           "(2, NULL, NULL, NULL, NULL, NULL), (3, '', -0.01, '2024-01-01 00:00:00', array(), 'b')")  # fmt: skip
-    assert m.run("default.t", target, ["id"]).todo == "bootstrap"
+    assert m.run(target, ["id"]).todo == "bootstrap"
     before = m.rows(ROWS.format("t"))
     wanted = TableImport.of(target, "u", partition_by="p")
     made = m.engine.import_table(wanted, once=Once(("way in",), "1"))
@@ -40,7 +40,7 @@ def test_what_went_out_comes_in_again(mirroring: Mirroring, mirror_home: Path, p
     assert (found.source_rows, found.target_rows, found.partitions) == (3, 3, 3)
     # The source goes on; a retry still has made the table that it made, and older versions can be asked for.
     m.sql("UPDATE t SET s = 'changed' WHERE id = 1; DELETE FROM t WHERE id = 3")
-    assert m.run("default.t", target).todo == "follow"
+    assert m.run(target).todo == "follow"
     assert m.engine.import_table(wanted, once=Once(("way in",), "1")).to_document() == made.to_document()
     m.engine.import_table(TableImport.of(target, "old", version=made.version, partition_by="p"))
     assert m.rows(ROWS.format("old")) == before

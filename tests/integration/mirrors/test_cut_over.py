@@ -87,7 +87,7 @@ def test_a_hive_waits_for_the_lock_and_no_reaper_removes_it(client, engine, over
     waiting = client.lock(WRITER, txn_id=client.open_txn())
     assert waiting.state is LockState.WAITING
     assert client.lock(READER, txn_id=client.open_txn()).state is LockState.ACQUIRED
-    (lock,) = [row for row in client.show_locks("w.t") if row.lock_type is LockType.EXCL_WRITE]
+    (lock,) = [row for row in client.show_locks("w.t") if row.type is LockType.EXCL_WRITE]
     assert lock.agent_info == f"handed over to {TARGET}"
     client.mirrors.end_primary("w.t", TARGET)
     assert client.check_lock(waiting.lock_id).state is LockState.ACQUIRED
