@@ -23,9 +23,9 @@ _ARGUMENTS = Arg(  # type: ignore[no-untyped-call]
     ("arguments",),
     nargs=argparse.REMAINDER,
     metavar="COMMAND …",
-    help="sql, tables, describe, explain, ingest, changes, history, settings, doctor, demo, schema, show, maintenance, "
-    "lease, replication, pin, cleaning, compaction, stream or spark, with its options; 'airflow hive-acid sql --help' "
-    "says more",
+    help="sql, tables, describe, explain, ingest, import, changes, history, settings, doctor, demo, schema, show, "
+    "maintenance, lease, replication, mirror, pin, cleaning, compaction, stream or spark, with its options; 'airflow "
+    "hive-acid sql --help' says more",
 )
 
 

@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.changes",
             "operators.export",
             "operators.exim",
+            "operators.foreign_tables",
             "operators.mirror",
             "operators.time_travel",
             "operators.spark",

@@ -38,6 +38,7 @@ from airflow_hive_acid.operators.changes import (
 )
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.export import HiveAcidExportOperator
+from airflow_hive_acid.operators.foreign_tables import HiveAcidImportForeignTableOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.leases import (
     HiveAcidConfirmLeaseOperator,
@@ -106,6 +107,15 @@ ARGUMENTS: dict[type, list[dict[str, Any]]] = {
         {"path": GIVEN, "table": "db.t"}, {"path": "{tmp}/out", "table": GIVEN}, {"path": "{tmp}/out", "query": GIVEN},
         {"path": "{tmp}/out", "table": "db.t", "format": GIVEN},
         {"path": "{tmp}/out", "table": "db.t", "partition_by": [GIVEN]},
+    ],
+    HiveAcidImportForeignTableOperator: [
+        {"source": "parquet:{tmp}", "table": GIVEN}, {"source": GIVEN, "table": "db.n"},
+        {"source": f"parquet:{GIVEN}", "table": "db.n"},
+        {"source": f"iceberg:{GIVEN}", "table": "db.n"},
+        {"source": "parquet:{tmp}", "table": "db.n", "partition_by": [GIVEN]},
+        {"source": "parquet:{tmp}", "table": "db.n", "columns": {GIVEN: GIVEN}},
+        {"source": "delta:{tmp}", "table": "db.n", "version": GIVEN},
+        {"source": "parquet:{tmp}", "table": "db.n", "properties": {GIVEN: GIVEN}},
     ],
     HiveAcidSparkOperator: [
         {"tables": {GIVEN: "insert"}, "module": "m"}, {"tables": {"db.t": GIVEN}, "module": "m"},

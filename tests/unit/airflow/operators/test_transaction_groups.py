@@ -13,6 +13,7 @@ from airflow_hive_acid.airflow_versions import AirflowFailException, AirflowSkip
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.transactions import JoinedTransaction, is_final, read_transaction
 from airflow_hive_acid.operators.export import HiveAcidExportOperator
+from airflow_hive_acid.operators.foreign_tables import HiveAcidImportForeignTableOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.transaction_groups import (
     hive_acid_transaction,
@@ -101,6 +102,10 @@ def test_what_cannot_be_in_a_transaction_is_refused_when_the_dag_is_parsed():
     cases = [
         (lambda: None, "has no tasks"),
         (lambda: HiveAcidExportOperator(task_id="out", path="/x", table="t"), "export after the group"),
+        (
+            lambda: HiveAcidImportForeignTableOperator(task_id="in", source="orc:/x", table="t"),
+            "import before the group",
+        ),
         (lambda: insert("leased", lease="x"), "works under none"),
         (lambda: insert("elsewhere", hive_acid_conn_id="other"), "another hive_acid_conn_id"),
     ]
