@@ -71,6 +71,25 @@ def test_columns_are_added_renamed_and_widened(mirroring: Mirroring, target: str
     assert m.in_target(target, "m") == [(1,), (2**40,), (2,)]
 
 
+def test_every_type_arrives(mirroring: Mirroring, target: str) -> None:
+    m = mirroring
+    m.sql(
+        "CREATE TABLE t (id int, a boolean, b smallint, c bigint, d float, e double, f decimal(38,10), g varchar(5), "
+        f"h binary, i date, j timestamp, k map<string,int>, l struct<x:timestamp,y:array<tinyint>>) {ACID}",
+        "INSERT INTO t SELECT 1, true, 7, 8, 0.5, 0.25, 1.5, 'abc', X'00FF', DATE '1969-12-31', "
+        "TIMESTAMP '2026-03-29 02:30:00.123456', map('a', 1, 'b', NULL), "
+        "named_struct('x', TIMESTAMP '1900-01-01 00:00:00', 'y', array(1Y, NULL))",
+        "INSERT INTO t (id) VALUES (2)",
+    )
+    m.follow(target, ["id"], "bootstrap")
+    m.sql("UPDATE t SET g = 'abcde', e = double('NaN') WHERE id = 1", "INSERT INTO t (id, d) VALUES (3, float('-0.0'))")
+    m.follow(target)
+    rows = m.in_target(target, "id, cast(j as string), cast(l.x as string), cast(k as string), g, h")
+    assert rows[0] == (
+        1, "2026-03-29 02:30:00.123456", "1900-01-01 00:00:00", "{a -> 1, b -> null}", "abcde", bytearray(b"\x00\xff"),
+    )  # fmt: skip
+
+
 def test_a_key_column_that_gets_another_name_is_the_key(mirroring: Mirroring, target: str) -> None:
     m = mirroring
     m.sql(f"CREATE TABLE t (id int, s string) {ACID}", "INSERT INTO t VALUES (1, 'x'), (2, 'y')")

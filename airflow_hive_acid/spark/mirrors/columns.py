@@ -73,7 +73,7 @@ def mirror_columns(snapshot: TableSnapshot, key: Sequence[str], format: TargetFo
     :raises InvalidArgumentsError: for a key column that is not there, and a name that the row's id needs.
     """
     parsed = schema.table_columns((*snapshot.columns, *snapshot.partition_columns), snapshot.table)
-    fields = [(c.name, _kind(c.type, format)) for c in parsed]
+    fields = [(c.name, _kind(c.type, format, instants=c.has_instants)) for c in parsed]
     partition = tuple(c.name.lower() for c in snapshot.partition_columns)
     names = [name for name, _ in fields]
     for name in key:
@@ -94,16 +94,26 @@ def mirror_columns(snapshot: TableSnapshot, key: Sequence[str], format: TargetFo
     return MirrorColumns((*fields, *hidden), partition, (*partition, *HIDDEN), hidden=True)
 
 
-def _kind(kind: T.DataType, format: TargetFormat) -> T.DataType:
-    """A type of the source as the target has it: Iceberg has no integers below 32 bits."""
+def _kind(kind: T.DataType, format: TargetFormat, *, instants: bool) -> T.DataType:
+    """A type of the source as the target has it.
+
+    Iceberg has no integers below 32 bits, and a type for timestamps that are wall clocks, as Hive's are. Delta has the
+    latter only as a feature that old readers lack, so there they are instants, shown in UTC.
+
+    :param instants: it is, or has inside, a timestamp with local time zone.
+    """
     if format is not TargetFormat.ICEBERG:
         return kind
     if isinstance(kind, T.ByteType | T.ShortType):
         return T.IntegerType()
+    if isinstance(kind, T.TimestampType):
+        return kind if instants else T.TimestampNTZType()
     if isinstance(kind, T.ArrayType):
-        return T.ArrayType(_kind(kind.elementType, format))
+        return T.ArrayType(_kind(kind.elementType, format, instants=instants))
     if isinstance(kind, T.MapType):
-        return T.MapType(_kind(kind.keyType, format), _kind(kind.valueType, format))
+        key, value = (_kind(part, format, instants=instants) for part in (kind.keyType, kind.valueType))
+        return T.MapType(key, value)
     if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(f.name, _kind(f.dataType, format)) for f in kind.fields])
+        inner = [T.StructField(f.name, _kind(f.dataType, format, instants=instants)) for f in kind.fields]
+        return T.StructType(inner)
     return kind

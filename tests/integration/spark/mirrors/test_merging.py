@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 COLUMNS = (
-    Column("id", "int"),
-    Column("b", "tinyint"),
-    Column("c", "char(3)"),
-    Column("l", "array<struct<a:smallint>>"),
-)
+    Column("id", "int"), Column("b", "tinyint"), Column("c", "char(3)"), Column("l", "array<struct<a:smallint>>"),
+    Column("w", "timestamp"), Column("i", "timestamp with local time zone"),
+)  # fmt: skip
 
 
 def snapshot(columns: tuple[Column, ...] = COLUMNS, partitions: tuple[str, ...] = (), **more: Any) -> TableSnapshot:
@@ -53,13 +51,15 @@ def test_columns_have_types_that_the_target_knows() -> None:
     iceberg = mirror_columns(snapshot(), ["id"], TargetFormat.ICEBERG)
     assert [(name, kind.simpleString()) for name, kind in iceberg.fields] == [
         ("id", "int"), ("b", "int"), ("c", "string"), ("l", "array<struct<a:int>>"),
+        ("w", "timestamp_ntz"), ("i", "timestamp"),
     ]  # fmt: skip
     delta = mirror_columns(snapshot(), [], TargetFormat.DELTA)
     assert [(name, kind.simpleString()) for name, kind in delta.fields] == [
         ("id", "int"), ("b", "tinyint"), ("c", "string"), ("l", "array<struct<a:smallint>>"),
+        ("w", "timestamp"), ("i", "timestamp"),
         ("_hive_acid_writeid", "bigint"), ("_hive_acid_bucket", "int"), ("_hive_acid_rowid", "bigint"),
     ]  # fmt: skip
-    assert (delta.key, delta.user_fields) == (delta.names[4:], delta.fields[:4])
+    assert (delta.key, delta.user_fields) == (delta.names[6:], delta.fields[:6])
     # A row's id says nothing beyond its partition.
     parted = mirror_columns(snapshot(partitions=("p=2026-01-01/q=1",)), [], TargetFormat.DELTA)
     assert parted.key == ("p", "q", *delta.key)
@@ -69,7 +69,7 @@ def test_columns_have_types_that_the_target_knows() -> None:
 @pytest.mark.parametrize(
     ("columns", "key", "said"),
     [
-        (COLUMNS, ["x"], "key names x, which is no column of w.t: id, b, c, l"),
+        (COLUMNS, ["x"], "key names x, which is no column of w.t: id, b, c, l, w, i"),
         ((Column("m", "map<int,int>"),), ["m"], "key names m, a map"),
         ((Column("_hive_acid_rowid", "int"),), [], "names that begin with _hive_acid_"),
         ((Column("_Hive_Acid_op", "int"), Column("id", "int")), ["id"], "names that begin with _hive_acid_"),
