@@ -261,7 +261,7 @@ def _cannot_follow(state: MirrorState, source: SourceTable, key: Sequence[str] |
             return f"the target holds {before.table}"
     elif before.table_id != source.table_id:
         return f"{source.table} was dropped and made again"
-    if key is not None and tuple(key) != state.key:
+    if key is not None and tuple(key) not in (state.key, key_now(state, source)):
         return f"the key was {', '.join(state.key) or 'ROW__ID'}, and is to be {', '.join(key) or 'ROW__ID'}"
     if before.partition_columns != source.partition_columns:
         return "the partition columns have changed"
@@ -288,10 +288,13 @@ def next_state(source: SourceTable, key: Iterable[str], before: int) -> MirrorSt
     return MirrorState(source, tuple(key), before + 1)
 
 
-def renamed_key(key: Sequence[str], steps: Iterable[ColumnStep]) -> tuple[str, ...]:
-    """The key after columns were renamed."""
-    names = {step.before: step.name for step in steps if step.before is not None}
-    return tuple(names.get(name, name) for name in key)
+def key_now(state: MirrorState, source: SourceTable) -> tuple[str, ...]:
+    """What the key columns of a state are called now; Hive's columns are known by their position."""
+    if state.source.table_id != source.table_id:
+        return state.key
+    pairs = zip(state.source.columns, source.columns, strict=False)
+    names = {before: after for (before, _), (after, _) in pairs}
+    return tuple(names.get(name, name) for name in state.key)
 
 
 def partition_digests(partitions: Iterable[tuple[int, str, str]], location: str) -> tuple[int, str, str]:

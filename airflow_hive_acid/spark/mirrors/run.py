@@ -35,8 +35,8 @@ from airflow_hive_acid.format.mirrors import (
     Todo,
     checked_key,
     decide,
+    key_now,
     next_state,
-    renamed_key,
 )
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.spark import schema
@@ -107,7 +107,10 @@ def follow(
             f"{run.shown} cannot follow {run.source.table}: {decision.reason}. Nothing was changed; allow it to be "
             "copied again (--bootstrap, bootstrap=True)"
         )
-    kept = wanted if wanted is not None else (found.state.key if found.state is not None else ())
+    kept = () if found.state is None else key_now(found.state, run.source)
+    # Whoever named the key before its columns got other names means them still.
+    if wanted is not None and (found.state is None or wanted != found.state.key):
+        kept = wanted
     return run.bootstrap(decision, found, kept, before)
 
 
@@ -218,7 +221,7 @@ class _Run:
         """
         if not self.target.follows(decision.steps):
             raise MirrorDivergedError("columns were renamed or have got larger types, which this target cannot follow")
-        key = renamed_key(state.key, decision.steps)
+        key = key_now(state, self.source)
         columns = mirror_columns(self.snapshot, key, self.format)
         # Before its columns change: nothing may have changed when the changes cannot be told.
         changed = self._changed(decision, state, columns)
