@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -197,6 +199,13 @@ class HiveAcid:
 
     def compact(self, table: str) -> None:
         self._engine.run(f"ALTER TABLE {table} COMPACT 'major' AND WAIT")
+
+    def mirror(self, table: str, target: str, key: list[str] | None) -> None:
+        """Let a mirror follow."""
+        from airflow_hive_acid.mirrors.runner import run_mirror
+
+        opened = partial(nullcontext, self._engine)
+        run_mirror(self._client, opened, f"default.{table}", target, key=key)
 
     def state(self, table: str) -> Path:
         """The whole metastore and the files, which are hard links: nothing of ours writes into a file again."""

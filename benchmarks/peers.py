@@ -60,14 +60,20 @@ def main() -> None:
     unknown = set(arguments.only.split(",")) - set(parser.get_default("only").split(","))
     if unknown:
         parser.error(f"--only takes {parser.get_default('only')}, not {', '.join(sorted(unknown))}")
-    python = HOME / "venv" / "bin" / "python"
-    if Path(sys.prefix) != HOME / "venv":
-        prepare(python)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
-        environment |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-        environment.pop("SPARK_HOME", None)
-        sys.exit(subprocess.run([python, __file__, *sys.argv[1:]], env=environment, check=False).returncode)
+    in_environment(__file__)
     measure(arguments)
+
+
+def in_environment(program: str) -> None:
+    """Go on in the environment, which is made if it is missing; outside of it the program runs there, and this ends."""
+    python = HOME / "venv" / "bin" / "python"
+    if Path(sys.prefix) == HOME / "venv":
+        return
+    prepare(python)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    environment.pop("SPARK_HOME", None)
+    sys.exit(subprocess.run([python, program, *sys.argv[1:]], env=environment, check=False).returncode)
 
 
 def prepare(python: Path) -> None:

@@ -19,7 +19,7 @@ from airflow_hive_acid import __version__
 from airflow_hive_acid.plugins import actions, description, failures
 from airflow_hive_acid.plugins.access import Reader
 from airflow_hive_acid.plugins.metastores import Metastores
-from airflow_hive_acid.plugins.routes import activity, cache, pins, replication, services, tables
+from airflow_hive_acid.plugins.routes import activity, cache, mirrors, pins, replication, services, tables
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -75,7 +75,7 @@ def make_application(metastores: Metastores | None = None) -> FastAPI:
     application.state.pulses = services.Pulses()
     application.add_middleware(Headers)
     failures.install(application)
-    for part in (activity, tables, cache, pins, replication, services, actions):
+    for part in (activity, tables, cache, pins, replication, mirrors, services, actions):
         application.include_router(part.router, prefix=API)
     application.include_router(_description(application), prefix=API)
     application.add_api_route("/", _fallback, methods=["GET"], include_in_schema=False)

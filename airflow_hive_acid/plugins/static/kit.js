@@ -68,6 +68,11 @@ export function Time({ at, clock = 0 }) {
   return h("time", { dateTime: new Date(at).toISOString(), title: absolute(at) }, relative(at, tick + clock));
 }
 
+/** A column of times. */
+export function timed(id, title) {
+  return { id, title, cell: (row, { clock }) => h(Time, { at: row[id], clock }) };
+}
+
 /** An age that goes on: 3 min 20 s. */
 export function Age({ since, clock = 0 }) {
   const tick = useTick();

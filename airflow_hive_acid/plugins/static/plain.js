@@ -11,7 +11,7 @@ const PATHS = {
   compactions: [["Compactions", "compactions", "items"]],
   leases: [["Leases", "leases", "items"], ["Pins", "pins", "items"], ["Waiting", "leases/waiting", "items"], ["Dropped by force", "leases/drops", "items"]],
   tables: [["Tables", "tables", "items"]],
-  replication: [["Policies", "replications", "items"], ["Tables", "replications/tables", "items"], ["Kept events", "replications/events", "items"]],
+  replication: [["Policies", "replications", "items"], ["Tables", "replications/tables", "items"], ["Kept events", "replications/events", "items"], ["Mirrors", "mirrors", "items"]],
 };
 const TIMES = new Set(["started", "last_heartbeat", "acquired_at", "enqueued", "ended", "created", "committed", "ends", "since", "alive_until", "time", "measured", "oldest", "as_of"]);
 const HIDDEN = new Set(["id", "internal_id", "can_abort", "can_cancel", "can_withdraw", "database", "table", "partition", "labels", "queued", "view", "number"]);

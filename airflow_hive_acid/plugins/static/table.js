@@ -13,7 +13,8 @@ const BEFORE = new Map();
 /**
  * Rows under column heads.
  *
- * @param columns `{id, title, cell(row, context), align, width}`; their functions must not depend on anything else.
+ * @param columns `{id, title, cell(row, context), align, width}`; their functions must not depend on anything else. Without
+ *   a cell the row's field of that id is shown.
  * @param context what cells need besides the row (the clock above all); a row is drawn anew when it changes.
  */
 export function Table({ label, columns, rows, context, stale = false }) {
@@ -38,7 +39,7 @@ function kindOf(column) {
 const Row = memo(function Row({ row, columns, context }) {
   const cells = columns.map((column) => {
     const props = { key: column.id, className: kindOf(column) };
-    const content = column.cell(row, context);
+    const content = column.cell ? column.cell(row, context) : row[column.id] ?? "";
     return Native ? h(Native.Cell, props, content) : h("td", props, content);
   });
   return Native ? h(Native.Row, { "data-row": rowKey(row) }, cells) : h("tr", { "data-row": rowKey(row) }, cells);

@@ -2,7 +2,7 @@
 
 import { under } from "../api.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { ObjectLink, Section, Select, TaskLink, TextField, Time, clip, h, muted } from "../kit.js";
+import { ObjectLink, Section, Select, TaskLink, TextField, clip, h, muted, timed } from "../kit.js";
 import { List } from "../table.js";
 import { Pins } from "./pins.js";
 import { Act, dropQuestion } from "./shared.js";
@@ -12,30 +12,30 @@ const { useMemo } = React;
 const DEFAULTS = { view: "leases", lease_id: "", database: "", table: "", user: "", type: "" };
 
 const LEASES = [
-  { id: "lease", title: "Lease", align: "end", cell: (row) => row.lease_id },
+  { id: "lease_id", title: "Lease", align: "end" },
   { id: "object", title: "On", cell: (row) => h(ObjectLink, { row }) },
-  { id: "type", title: "Type", cell: (row) => row.type },
-  { id: "user", title: "Held by", cell: (row) => row.user },
-  { id: "started", title: "Granted", cell: (row, { clock }) => h(Time, { at: row.started, clock }) },
-  { id: "ends", title: "Ends", cell: (row, { clock }) => h(Time, { at: row.ends, clock }) },
+  { id: "type", title: "Type" },
+  { id: "user", title: "Held by" },
+  timed("started", "Granted"),
+  timed("ends", "Ends"),
   { id: "mirrored", title: "Hive waits", cell: (row) => (row.mirrored ? "yes" : muted("no", "Its mirror in Hive's lock table is not there")) },
   { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
   { id: "act", title: "", align: "end", cell: (row, { connection, reload }) => h(Act, { label: "Force-drop", question: dropQuestion(connection, row), onDone: reload }) },
 ];
 const WAITERS = [
-  { id: "ticket", title: "Ticket", align: "end", cell: (row) => row.ticket },
+  { id: "ticket", title: "Ticket", align: "end" },
   { id: "object", title: "On", cell: (row) => h(ObjectLink, { row }) },
-  { id: "type", title: "Type", cell: (row) => row.type },
-  { id: "user", title: "Wanted by", cell: (row) => row.user },
-  { id: "since", title: "Since", cell: (row, { clock }) => h(Time, { at: row.since, clock }) },
+  { id: "type", title: "Type" },
+  { id: "user", title: "Wanted by" },
+  timed("since", "Since"),
   { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
 ];
 const DROPS = [
-  { id: "time", title: "Dropped", cell: (row, { clock }) => h(Time, { at: row.time, clock }) },
-  { id: "lease", title: "Lease", align: "end", cell: (row) => row.lease_id },
-  { id: "object", title: "On", cell: (row) => row.object },
-  { id: "user", title: "Was held by", cell: (row) => row.user },
-  { id: "who", title: "Dropped by", cell: (row) => row.who },
+  timed("time", "Dropped"),
+  { id: "lease_id", title: "Lease", align: "end" },
+  { id: "object", title: "On" },
+  { id: "user", title: "Was held by" },
+  { id: "who", title: "Dropped by" },
   { id: "why", title: "Why", cell: (row) => clip(row.why) },
 ];
 

@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { capital, count, duration, percent } from "../format.js";
 import { useClock, useData, usePage } from "../hooks.js";
-import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h, muted } from "../kit.js";
+import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h, muted, timed } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { Table } from "../table.js";
 import { CachePanel } from "./cache.js";
@@ -13,17 +13,17 @@ import { COMPACTION_COLUMNS, TxnLink, words } from "./shared.js";
 const { React } = globalThis;
 const EMPTY = Object.freeze({ clock: 0 });
 const LOCKS = [
-  { id: "lock", title: "Lock", cell: (row) => row.id },
+  { id: "id", title: "Lock" },
   { id: "object", title: "Waits for", cell: (row) => h(ObjectLink, { row }) },
   { id: "type", title: "Mode", cell: (row) => words(row.type) },
   { id: "txn", title: "Txn", cell: (row) => h(TxnLink, { id: row.txn_id }) },
   { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
 ];
 const LEASES = [
-  { id: "lease", title: "Lease", cell: (row) => row.lease_id },
+  { id: "lease_id", title: "Lease" },
   { id: "object", title: "On", cell: (row) => h(ObjectLink, { row }) },
-  { id: "user", title: "Held by", cell: (row) => row.user },
-  { id: "ends", title: "Ends", cell: (row, { clock }) => h(Time, { at: row.ends, clock }) },
+  { id: "user", title: "Held by" },
+  timed("ends", "Ends"),
 ];
 const FAILURES = COMPACTION_COLUMNS.filter((column) => ["id", "object", "type", "why", "task"].includes(column.id));
 
@@ -115,7 +115,7 @@ function Queue({ queue, clock }) {
   const rows = queue.map((row) => ({ ...row, id: `${row.pool} ${row.state}` }));
   return h(Table, { label: "Queue", context: { clock }, rows, columns: [
     { id: "pool", title: "Pool", cell: (row) => row.pool ?? "default" },
-    { id: "state", title: "State", cell: (row) => row.state },
+    { id: "state", title: "State" },
     { id: "count", title: "Requests", align: "end", cell: (row) => count(row.count) },
     { id: "oldest", title: "Oldest", cell: (row, at) => h(Time, { at: row.oldest, clock: at.clock }) },
   ] });

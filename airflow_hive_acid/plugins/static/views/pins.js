@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { bytes } from "../format.js";
 import { useClock, useData, usePage } from "../hooks.js";
-import { Section, Time, clip, h, muted } from "../kit.js";
+import { Section, clip, h, muted, timed } from "../kit.js";
 import { List } from "../table.js";
 import { Act, dropPinQuestion } from "./shared.js";
 
@@ -15,9 +15,9 @@ const PINS = [
   { id: "tables", title: "On", cell: (row) => clip(row.tables.join(", ")) },
   { id: "held", title: "Holds back", align: "end", cell: (row) => bytes(row.held_bytes) },
   { id: "most", title: "At most", align: "end", cell: (row) => (row.max_bytes === null ? "" : bytes(row.max_bytes)) },
-  { id: "user", title: "Pinned by", cell: (row) => row.user },
-  { id: "created", title: "Since", cell: (row, { clock }) => h(Time, { at: row.created, clock }) },
-  { id: "ends", title: "Ends", cell: (row, { clock }) => h(Time, { at: row.ends, clock }) },
+  { id: "user", title: "Pinned by" },
+  timed("created", "Since"),
+  timed("ends", "Ends"),
   { id: "hive", title: "Hive waits", cell: (row) => (row.honoured_by_hive ? "yes" : muted("no", NO_HIVE)) },
   { id: "act", title: "", align: "end", cell: (row, { connection, reload }) => h(Act, { label: "Drop", question: dropPinQuestion(connection, row), onDone: reload }) },
 ];

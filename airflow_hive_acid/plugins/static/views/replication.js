@@ -3,9 +3,10 @@
 import { under } from "../api.js";
 import { bytes, count, duration, plural } from "../format.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { Age, Badge, PageLink, Section, Time, clip, h } from "../kit.js";
+import { Age, Badge, PageLink, Section, Time, clip, h, timed } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { List } from "../table.js";
+import { Mirrors } from "./mirrors.js";
 
 const { useMemo } = globalThis.React;
 const DEFAULTS = { view: "replication", policy: "" };
@@ -13,10 +14,10 @@ const TONES = { following: "ok", "failed over": "warning" };
 
 const POLICIES = [
   { id: "policy", title: "Policy", cell: (row, { connection }) => h(PageLink, { to: viewQuery("replication", connection, { policy: row.policy }) }, row.policy) },
-  { id: "source", title: "From", cell: (row) => row.source },
+  { id: "source", title: "From" },
   { id: "phase", title: "Phase", cell: (row) => h(Badge, { tone: row.error ? "error" : TONES[row.phase] ?? "neutral" }, row.phase) },
   { id: "lag", title: "Behind at most", align: "end", cell: (row, { clock }) => (row.as_of === null || row.phase === "failed over" ? "" : h(Age, { since: row.as_of, clock })) },
-  { id: "position", title: "Event", align: "end", cell: (row) => row.position ?? "" },
+  { id: "position", title: "Event", align: "end" },
   { id: "tables", title: "Tables", align: "end", cell: (row) => count(row.tables) },
   { id: "last", title: "Last cycle", cell: (row, { clock }) => (row.running ? h("span", { title: row.holder ?? "" }, "running since ", h(Time, { at: row.started, clock })) : row.ended === null ? "never" : h("span", { title: row.holder ?? "" }, h(Time, { at: row.ended, clock }))) },
   { id: "work", title: "It did", cell: (row) => (row.seconds === null ? "" : `${plural(row.events, "event")}, ${bytes(row.bytes)} in ${duration(row.seconds)}`) },
@@ -24,20 +25,20 @@ const POLICIES = [
   { id: "error", title: "Error", cell: (row) => clip(row.error) },
 ];
 const TABLES = [
-  { id: "table", title: "Table", cell: (row) => row.table },
-  { id: "source", title: "At the source", cell: (row) => row.source_table },
-  { id: "policy", title: "Policy", cell: (row) => row.policy },
-  { id: "state", title: "State", align: "end", cell: (row) => row.state_id ?? "" },
-  { id: "time", title: "Changed", cell: (row, { clock }) => h(Time, { at: row.time, clock }) },
+  { id: "table", title: "Table" },
+  { id: "source_table", title: "At the source" },
+  { id: "policy", title: "Policy" },
+  { id: "state_id", title: "State", align: "end" },
+  timed("time", "Changed"),
   { id: "copied", title: "Copied then", align: "end", cell: (row) => (row.files ? `${plural(row.files, "file")}, ${bytes(row.bytes)}` : "") },
   { id: "said", title: "What was done", cell: (row) => clip(row.error ?? row.said) },
 ];
 const EVENTS = [
-  { id: "event", title: "Event", align: "end", cell: (row) => row.event_id },
-  { id: "time", title: "Time", cell: (row, { clock }) => h(Time, { at: row.time, clock }) },
-  { id: "type", title: "Type", cell: (row) => row.type },
-  { id: "object", title: "About", cell: (row) => row.object },
-  { id: "policy", title: "Policy", cell: (row) => row.policy },
+  { id: "event_id", title: "Event", align: "end" },
+  timed("time", "Time"),
+  { id: "type", title: "Type" },
+  { id: "object", title: "About" },
+  { id: "policy", title: "Policy" },
   { id: "why", title: "Why it was kept", cell: (row) => clip(row.why) },
 ];
 
@@ -60,5 +61,6 @@ export function Replication() {
     })),
     h(Section, { title: "Kept events" }, h(List, {
       label: "Kept events", state: events, columns: EVENTS, context, noun: "events", empty: "Every event was applied.",
-    })));
+    })),
+    h(Mirrors));
 }

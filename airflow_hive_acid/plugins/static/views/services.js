@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { duration } from "../format.js";
 import { useClock, useData, usePage } from "../hooks.js";
-import { Badge, Section, Time, clip, h } from "../kit.js";
+import { Badge, Section, clip, h, timed } from "../kit.js";
 import { Table } from "../table.js";
 
 const { useMemo } = globalThis.React;
@@ -16,15 +16,15 @@ const SERVICES = [
   { id: "why", title: "Why", cell: (row) => clip(row.problem) },
   { id: "callers", title: "Callers", align: "end", cell: (row) => `${row.callers.length} of ${row.max_callers}` },
   { id: "running", title: "Run", align: "end", cell: (row) => `${row.running} of ${row.places}` },
-  { id: "waiting", title: "Wait", align: "end", cell: (row) => row.waiting },
+  { id: "waiting", title: "Wait", align: "end" },
   { id: "idle", title: "Idle", align: "end", cell: (row) => (row.callers.length ? "" : duration(row.idle_seconds)) },
-  { id: "since", title: "Since", cell: (row, { clock }) => h(Time, { at: row.since, clock }) },
-  { id: "application", title: "Application", cell: (row) => row.application_id },
+  timed("since", "Since"),
+  { id: "application_id", title: "Application" },
   { id: "versions", title: "Versions", cell: (row) => `${row.package}, Spark ${row.spark}, Python ${row.python}` },
 ];
 const CALLERS = [
-  { id: "service", title: "Service", cell: (row) => row.service },
-  { id: "who", title: "Caller", cell: (row) => row.who },
+  { id: "service", title: "Service" },
+  { id: "who", title: "Caller" },
   { id: "statement", title: "Statement", cell: (row) => clip(row.running) },
   { id: "turn", title: "Turn", cell: (row) => (row.waits ? "waits" : row.running ? "runs" : "") },
 ];

@@ -3,7 +3,7 @@
 import { under } from "../api.js";
 import { bytes, count, percent } from "../format.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { Badge, Button, Facts, ObjectLink, PageLink, Section, Select, Status, TextField, Time, h, muted } from "../kit.js";
+import { Badge, Button, Facts, ObjectLink, PageLink, Section, Select, Status, TextField, Time, h, muted, timed } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { List, Table } from "../table.js";
 import { NUMBERS, SIZES, TimeChart } from "./charts.js";
@@ -21,7 +21,7 @@ const SIZE_COLUMNS = [
   { id: "deltas", title: "Deltas", align: "end", cell: (row) => count(row.deltas) },
   { id: "deletes", title: "Delete deltas", align: "end", cell: (row) => count(row.delete_deltas) },
   { id: "ratio", title: "Delete ratio", align: "end", cell: (row) => h(Ratio, { share: row.delete_ratio }) },
-  { id: "measured", title: "Measured", cell: (row, { clock }) => h(Time, { at: row.measured, clock }) },
+  timed("measured", "Measured"),
 ];
 const COLUMNS = [
   { id: "object", title: "Table", cell: (row) => h(ObjectLink, { row }) },

@@ -2,7 +2,7 @@
 
 import { under } from "../api.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
-import { Age, Facts, PageLink, Section, Select, Status, TaskLink, TextField, Time, h, muted } from "../kit.js";
+import { Age, Facts, PageLink, Section, Select, Status, TaskLink, TextField, Time, h, muted, timed } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { List, Table } from "../table.js";
 import { Act, CompactionLink, StateBadge, TxnLink, Who, abortQuestion, words } from "./shared.js";
@@ -17,7 +17,7 @@ const COLUMNS = [
   { id: "state", title: "State", cell: (row) => h(StateBadge, { state: row.state, title: row.abort_reason ?? undefined }) },
   { id: "type", title: "Type", cell: (row) => words(row.type) },
   { id: "age", title: "Age", align: "end", cell: (row, { clock }) => h(Age, { since: row.started, clock }) },
-  { id: "heartbeat", title: "Heartbeat", cell: (row, { clock }) => h(Time, { at: row.last_heartbeat, clock }) },
+  timed("last_heartbeat", "Heartbeat"),
   { id: "who", title: "Who", cell: (row) => h(Who, { row }) },
   { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
   { id: "act", title: "", align: "end", cell: (row, { connection, reload }) => h(Act, {
@@ -56,7 +56,7 @@ const COMPONENTS = [
 ];
 const JOBS = [
   { id: "job", title: "Job", cell: (row) => h("code", null, row.job_id) },
-  { id: "table", title: "Table", cell: (row) => row.table },
+  { id: "table", title: "Table" },
   { id: "kind", title: "Kind", cell: (row) => words(row.kind) },
   { id: "state", title: "State", cell: (row) => h(StateBadge, { state: row.state }) },
   { id: "application", title: "Application", cell: (row) => row.application_id ?? "–" },

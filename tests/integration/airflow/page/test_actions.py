@@ -29,7 +29,8 @@ READ = (
     f"{BASE}/leases/waiting", f"{BASE}/leases/drops", f"{BASE}/tables", f"{BASE}/tables/detail?database=db&table=t",
     f"{BASE}/tables/partitions?database=db&table=t", f"{BASE}/tables/series?database=db&table=t",
     f"{BASE}/tables/explain?database=db&table=t", f"{BASE}/pins", f"{BASE}/pins?ended=true", f"{BASE}/replications",
-    f"{BASE}/replications/tables?policy=x", f"{BASE}/replications/events",
+    f"{BASE}/replications/tables?policy=x", f"{BASE}/replications/events", f"{BASE}/mirrors",
+    f"{BASE}/mirrors?table=db.t",
 )  # fmt: skip
 
 

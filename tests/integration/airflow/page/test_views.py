@@ -231,3 +231,20 @@ def test_spark_services_are_shown_with_callers_and_with_why_one_is_not_used(
     (tmp_path / "services" / "etl" / "state.json").write_text(replace(elsewhere, beat=2).to_json())
     assert ask("/spark-services").json()["items"][0]["problem"] is None
     assert ask("/spark-services", "anonymous").status_code == 401
+
+
+def test_mirrors_say_how_far_they_are_and_what_went_wrong(ask: Callable[..., Any], client: MetastoreClient) -> None:
+    assert ask("/mirrors").json()["items"] == []
+    targets = ("iceberg:ice.db.t", "delta:/lake/t")
+    for target in targets:
+        client.mirrors.register("db.t", target, "me")
+    client.mirrors.note_state("db.t", targets[0], 1, 0, "{}", ("bootstrap", "there is nothing yet"))
+    client.mirrors.note_verified("db.t", targets[0], 0, [])
+    client.mirrors.note_failure("db.t", targets[1], "no such bucket")
+    failed, good = ask("/mirrors?table=db.t").json()["items"]
+    assert (failed["target"], failed["error"], failed["looked"]) == (targets[1], "no such bucket", None)
+    assert (good["target"], good["last"], good["error"]) == (targets[0], "bootstrap: there is nothing yet", None)
+    assert (good["differ"], good["primary"]) == (0, None)
+    assert good["verified"] is not None
+    assert good["behind"] == failed["behind"]
+    assert ask("/mirrors?table=db.other").json()["items"] == []
