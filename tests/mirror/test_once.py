@@ -6,6 +6,7 @@ it did, and is never newer.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +153,10 @@ def test_a_run_that_wakes_up_late_changes_nothing(
 
     for of, name in places(target, todo):
         before_once(monkeypatch, of, name, meanwhile)
-        with pytest.raises(MirrorConflictError, match="nothing of this run is in it"):
+        # Delta leaves out the commit of a number that is taken; when it is of the very same state, nobody is told.
+        is_same = target.startswith("delta") and late == "same"
+        refused = pytest.raises(MirrorConflictError, match="nothing of this run is in it")
+        with contextlib.nullcontext() if is_same else refused:
             m.run(target, bootstrap=todo == "bootstrap")
         monkeypatch.undo()
         m.run(target)
