@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -189,3 +190,62 @@ def test_two_mirrors_of_a_table_do_not_know_each_other(m: Mirroring, target: str
     change(m, 10)
     m.follow(second)
     m.follow(target)
+
+
+def test_two_first_runs_make_one_copy(
+    m: Mirroring, other: Mirroring, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither has found a target; whoever comes second finds that it is there."""
+    of = DeltaTarget if target.startswith("delta") else IcebergTarget
+    before_once(monkeypatch, of, "replace", lambda: other.run(target, ["id"]))
+    refused = pytest.raises(MirrorConflictError, match="nothing of this run is in it")
+    with contextlib.nullcontext() if target.startswith("delta") else refused:
+        m.run(target, ["id"])
+    m.same(target)
+    assert m.client.mirrors.find("default.t", target).sequence == 1
+
+
+def test_an_empty_table_has_an_empty_mirror(mirroring: Mirroring, target: str, key: list[str]) -> None:
+    m = mirroring
+    m.sql(f"CREATE TABLE t (id int, s string) {ACID}")
+    assert m.follow(target, key, "bootstrap").write_id == 0
+    # An aborted write id is one that has ended, too.
+    with pytest.raises(ZeroDivisionError), m.engine.begin({"default.t": "insert"}):
+        raise ZeroDivisionError
+    assert m.follow(target).write_id == 1
+    m.sql("INSERT INTO t VALUES (1, 'x')")
+    assert m.follow(target).inserted == 1
+
+
+def test_a_write_of_which_nothing_came_is_a_state_all_the_same(m: Mirroring) -> None:
+    target = f"iceberg:ice.once.t{next(_numbers)}"
+    m.follow(target, ["id"], "bootstrap")
+    written = IcebergTarget(m.spark, target.partition(":")[2])
+    state = written.look().state
+    rows = m.in_target(target)
+    written._through_branch(replace(state, sequence=2), lambda _branch: None)
+    found = IcebergTarget(m.spark, target.partition(":")[2]).look()
+    assert (found.sequence, found.strange) == (2, "")
+    assert m.in_target(target) == rows
+    m.sql("DELETE FROM t WHERE id = 2")
+    m.follow(target)
+
+
+def test_a_branch_that_another_run_swept_away_is_no_way_around_it(
+    m: Mirroring, other: Mirroring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A is about to write to its branch when B begins, sweeps it away, follows, and commits."""
+    target = f"iceberg:sq.once.t{next(_numbers)}"
+    m.follow(target, ["id"], "bootstrap")
+    change(m, 10)
+    original = IcebergTarget._summary
+
+    def first(*arguments: Any) -> Any:
+        monkeypatch.setattr(IcebergTarget, "_summary", original)
+        other.run(target)
+        return original(*arguments)
+
+    monkeypatch.setattr(IcebergTarget, "_summary", first)
+    with pytest.raises(MirrorConflictError):
+        m.run(target)
+    m.same(target)

@@ -194,16 +194,34 @@ class IcebergTarget:
             self._operations.commit(self._metadata, begin.build())
             self._metadata = self._operations.refresh()
             self._spark.sql(f"REFRESH TABLE {self._name}")
-            write(schema.quoted(*self._parts, f"branch_{branch}"))
-            self._metadata = self._operations.refresh()
-            now, written = self._metadata.currentSnapshot(), self._metadata.ref(branch)
-            if written is None or now is None or now.snapshotId() != current.snapshotId():
-                raise self._conflict()
+            name = schema.quoted(*self._parts, f"branch_{branch}")
+            write(name)
+            head = self._head(branch, current.snapshotId())
+            if head == current.snapshotId():
+                # Nothing came of it, and still the state is a new one: it is noted in a snapshot of its own.
+                self._writer(self._spark.table(name).limit(0), name, state).append()
+                head = self._head(branch, current.snapshotId())
             properties = self._java_map({STATE_PROPERTY: state.to_text(), WRITE_IDS_PROPERTY: state.source.write_ids})
-            shown = self._builder().setRef(_MAIN, self._ref(written.snapshotId())).removeRef(branch)
+            shown = self._builder().setRef(_MAIN, self._ref(head)).removeRef(branch)
             self._operations.commit(self._metadata, shown.setProperties(properties).build())
         self._metadata = self._operations.refresh()
         self._spark.sql(f"REFRESH TABLE {self._name}")
+
+    def _head(self, branch: str, begin: int) -> int:
+        """The snapshot at the end of our branch, if it goes on from where the table still is.
+
+        Without its branch, which another run may have swept away, a write goes on from ``main``, wherever that is.
+
+        :param begin: id of the snapshot that was looked at.
+        """
+        self._metadata = self._operations.refresh()
+        now, ref = self._metadata.currentSnapshot(), self._metadata.ref(branch)
+        if ref is None or now is None or now.snapshotId() != begin:
+            raise self._conflict()
+        head = int(ref.snapshotId())
+        if head != begin and self._metadata.snapshot(head).parentId() != begin:
+            raise self._conflict()
+        return head
 
     def _writer(self, rows: DataFrame, name: str, state: MirrorState) -> Any:
         writer = rows.writeTo(name)
