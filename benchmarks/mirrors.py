@@ -48,17 +48,22 @@ def measure(arguments: argparse.Namespace) -> None:
         rows = directory / "rows"
         write_plain(generated(spark, arguments.rows), rows)
         ours.create(TABLE, rows)
-        targets = {"Iceberg": "iceberg:ice.db.mirror", "Delta": f"delta:{directory}/mirror"}
-        copies = {"Iceberg": "ice.db.copy", "Delta": f"delta.`{directory}/copy`"}
-        for target in targets.values():
-            ours.mirror(TABLE, target, ["id"])
-        for name, copy in copies.items():
-            copied(spark, rows, name, copy, directory)
+        kinds = {
+            "Iceberg, by key": ("iceberg:ice.db.mirror", ["id"]),
+            "Iceberg, by ROW__ID": ("iceberg:ice.db.mirror_ids", []),
+            "Delta, by key": (f"delta:{directory}/mirror", ["id"]),
+        }
+        for target, key in kinds.values():
+            ours.mirror(TABLE, target, key)
+        copies = {name: f"ice.db.copy{i}" for i, name in enumerate(kinds)}
+        copies["Delta, by key"] = f"delta.`{directory}/copy`"
+        for copy in copies.values():
+            copied(spark, rows, copy, directory)
         found: dict[str, Samples] = {}
         meter = CpuMeter(jvm_pid(spark))
         for number in range(arguments.warm_up + arguments.rounds):
             new = changed(spark, ours, rows, directory, number)
-            for name, target in targets.items():
+            for name, (target, _) in kinds.items():
                 follow = timed(spark, meter, lambda t=target: ours.mirror(TABLE, t, None))  # type: ignore[misc]
                 merge = timed(spark, meter, lambda n=name, f=new: merged(spark, f, copies[n]))  # type: ignore[misc]
                 idle = timed(spark, meter, lambda t=target: ours.mirror(TABLE, t, None))  # type: ignore[misc]
@@ -73,7 +78,7 @@ def measure(arguments: argparse.Namespace) -> None:
             end="",
         )
         print(" | x (CPU) | x (wall) | nothing to do, ms |\n|---|---|---|---|---|---|")
-        for name in targets:
+        for name in kinds:
             follow, merge = found[f"{name} follow"], found[f"{name} merge"]
             cpu = statistics.median(follow.cpu), statistics.median(merge.cpu)
             wall = statistics.median(follow.wall) / statistics.median(merge.wall)
@@ -85,16 +90,16 @@ def measure(arguments: argparse.Namespace) -> None:
         shutil.rmtree(directory)
 
 
-def copied(spark: SparkSession, rows: Path, name: str, copy: str, directory: Path) -> None:
-    """A table like the mirror, in which nothing follows."""
-    if name == "Iceberg":
-        writer = plain(spark, rows).writeTo(copy).using("iceberg").tableProperty("format-version", "3")
+def copied(spark: SparkSession, rows: Path, copy: str, directory: Path) -> None:
+    """A table with the properties of a mirror, in which nothing follows."""
+    if copy.startswith("ice."):
+        writer = plain(spark, rows).writeTo(copy).using("iceberg").tableProperty("format-version", "2")
         for kind in ("update", "delete", "merge"):
             writer = writer.tableProperty(f"write.{kind}.mode", "merge-on-read")
         writer.create()
         return
+    # As a mirror is made: a reader need not know deletion vectors.
     plain(spark, rows).write.format("delta").save(str(directory / "copy"))
-    spark.sql(f"ALTER TABLE {copy} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
 
 
 def changed(spark: SparkSession, ours: HiveAcid, rows: Path, directory: Path, number: int) -> Path:

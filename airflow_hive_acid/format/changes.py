@@ -40,6 +40,8 @@ class Changes:
     :param key: columns by which a deleted and an inserted row of one write id are the two halves of an update.
     :param cleaned: by partition name, the largest write id up to which a Cleaner may have removed what was replaced.
     :param txns: by write id (as text), its txn, where that is known.
+    :param told: data columns that a deleted row is told with, the others are NULL; None for all. Without any, deleted
+        rows need not be looked for.
     """
 
     first: int
@@ -48,6 +50,7 @@ class Changes:
     key: tuple[str, ...] = ()
     cleaned: dict[str, int] = field(default_factory=dict)
     txns: dict[str, int] = field(default_factory=dict)
+    told: tuple[str, ...] | None = None
 
 
 class PartKind(Enum):

@@ -68,14 +68,16 @@ def same_key(table: str, columns: MirrorColumns, alias: str) -> str:
     return fail(MirrorKeyError, said, *values)
 
 
-def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool) -> str:
+def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool, nulls: bool = True) -> str:
     """The MERGE, with ``{target}`` and ``{changes}`` where their names go.
 
     :param by_row_id: rows are known by their ROW__ID, which nobody else makes.
+    :param nulls: whether a column of the key may be NULL in what was changed; without, the join is cheaper.
     """
     names = [schema.quoted(name) for name in columns.names]
     first, kind = names[0], schema.sql_type(columns.fields[0][1])
-    on = " AND ".join(f"t.{schema.quoted(name)} <=> s.{schema.quoted(name)}" for name in columns.key)
+    same = "<=>" if nulls else "="
+    on = " AND ".join(f"t.{schema.quoted(name)} {same} s.{schema.quoted(name)}" for name in columns.key)
     inserted, values = ", ".join(names), ", ".join(f"s.{name}" for name in names)
     shown = [f"s.{schema.quoted(name)}" for name in columns.key]
     places = ", ".join(f"{_escaped(name)} = {{}}" for name in columns.key)
@@ -84,6 +86,9 @@ def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool) -> s
         there = fail(MirrorDivergedError, f"the target has the row {places} already", *shown)
     else:
         there = same_key(table, columns, "s.")
+    # Every column comes from the source in every clause: of the target nothing is read but what finds the row.
+    assigned = [f"{name} = s.{name}" for name in names]
+    doubled = f"{first} = cast({there} as {kind})"
     rest = ", ".join(f"s.{name}" for name in names[1:])
     wrong = f"cast({absent} as {kind})" + (f", {rest}" if rest else "")
     text = "\n".join(
@@ -91,8 +96,8 @@ def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool) -> s
             "MERGE INTO \0target\0 t USING \0changes\0 s",
             f"ON {on}",
             f"WHEN MATCHED AND s.{OPERATION} = '{DELETE}' THEN DELETE",
-            f"WHEN MATCHED AND s.{OPERATION} = '{INSERT}' THEN UPDATE SET {first} = cast({there} as {kind})",
-            f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = s.{name}' for name in names)}",
+            f"WHEN MATCHED AND s.{OPERATION} = '{INSERT}' THEN UPDATE SET {', '.join([doubled, *assigned[1:]])}",
+            f"WHEN MATCHED THEN UPDATE SET {', '.join(assigned)}",
             f"WHEN NOT MATCHED AND s.{OPERATION} = '{INSERT}' THEN INSERT ({inserted}) VALUES ({values})",  # noqa: S608 - quoted
             f"WHEN NOT MATCHED THEN INSERT ({inserted}) VALUES ({wrong})",  # noqa: S608 - quoted
         ]

@@ -236,7 +236,9 @@ class _Run:
     def _commit(self, changed: DataFrame, columns: MirrorColumns, state: MirrorState) -> dict[str, int]:
         kept = changed.persist(StorageLevel.DISK_ONLY)
         try:
-            counts = {row[0]: row[1] for row in kept.groupBy(OPERATION).count().collect()}
+            unknown = " or ".join([f"{schema.quoted(name)} is null" for name in columns.key]) or "false"
+            found = kept.groupBy(OPERATION).agg(F.count("*"), F.expr(f"count_if({unknown})")).collect()
+            counts = {row[0]: row[1] for row in found}
             if set(counts) <= {INSERT} and (not counts or not state.key):
                 self.target.append(kept.drop(OPERATION), columns, state)
             else:
@@ -244,7 +246,10 @@ class _Run:
                     raise MirrorDivergedError(
                         f"rows of {self.source.table} were replaced, which have no ids and no key to find them by"
                     )
-                self.target.merge(kept, merge_statement(self.source.table, columns, by_row_id=not state.key), state)
+                nulls = any(row[2] for row in found)
+                by_row_id = not state.key
+                statement = merge_statement(self.source.table, columns, by_row_id=by_row_id, nulls=nulls)
+                self.target.merge(kept, statement, state)
         finally:
             kept.unpersist()
         return {operation: int(count) for operation, count in counts.items()}
@@ -278,7 +283,10 @@ class _Run:
         if partitions.anew:
             kept = tuple(p for i, p in enumerate(snapshot.partitions) if i not in partitions.anew)
             snapshot = replace(snapshot, partitions=kept, expected=None)
-        wanted = Changes(decision.first, decision.last, net=True, cleaned=self._cleaned)
+        # A deleted row is found in the target by its key, or by its id, which its delete event names.
+        data = {column.name.lower() for column in snapshot.columns}
+        told = tuple(name for name in columns.key if name in data) if columns.key else None
+        wanted = Changes(decision.first, decision.last, net=True, cleaned=self._cleaned, told=told)
         changes = read_changes(self.spark, snapshot, wanted)
         return columns.of(changes, f"if({KIND} = '{CHANGE_DELETE}', '{DELETE}', '{INSERT}') as {OPERATION}")
 

@@ -79,7 +79,7 @@ def read_changes(spark: SparkSession, snapshot: TableSnapshot, wanted: Changes) 
     columns = schema.table_columns(snapshot.columns, snapshot.table)
     partition_columns = schema.table_columns(snapshot.partition_columns, snapshot.table)
     rows = [c for part, ordinals in _parts(spark, snapshot, write_ids, wanted).items()
-            for c in _part(spark, snapshot, write_ids, part, ordinals)]  # fmt: skip
+            for c in _part(spark, snapshot, write_ids, part, ordinals, wanted.told)]  # fmt: skip
     names = [schema.quoted(c.name) for c in (*columns, *partition_columns)]
     if not rows:
         return _nothing(spark, columns, partition_columns)
@@ -123,7 +123,12 @@ def _parts(
 
 
 def _part(
-    spark: SparkSession, snapshot: TableSnapshot, write_ids: ValidWriteIdList, part: Part, ordinals: Collection[int]
+    spark: SparkSession,
+    snapshot: TableSnapshot,
+    write_ids: ValidWriteIdList,
+    part: Part,
+    ordinals: Collection[int],
+    told: tuple[str, ...] | None,
 ) -> list[DataFrame]:
     if part.kind is PartKind.REPLACED:
         before, after = as_of(write_ids, part.first - 1), as_of(write_ids, part.last)
@@ -139,7 +144,7 @@ def _part(
             f"{table.name} holds updates in place of a Hive before version 3 ({min(table.changing)}), which do not say "
             "what was there before; run a major compaction, and read changes from then on"
         )
-    return [*_inserted(spark, table, part.first), *_deleted(spark, table, part.first)]
+    return [*_inserted(spark, table, part.first), *_deleted(spark, table, part.first, told)]
 
 
 def _all_rows(
@@ -160,10 +165,14 @@ def _all_rows(
     return [rows.selectExpr(*names, *IDENTITY, schema.PARTITION, f"{by}L as {_BY}", f"{str(gone).lower()} as {_GONE}")]
 
 
-def _outputs(table: OpenTable, by: str, gone: str) -> list[str | Column]:
+def _outputs(table: OpenTable, by: str, gone: str, told: tuple[str, ...] | None = None) -> list[str | Column]:
     ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY]
+    data = [
+        column if told is None or c.name in told else presented(f"cast(null as {schema.sql_type(c.type)})", c)
+        for c, column in zip(table.columns, data_columns(table), strict=True)
+    ]
     return [
-        *data_columns(table),
+        *data,
         *partition_values(table.partitions),
         *ids,
         schema.PARTITION,
@@ -188,17 +197,26 @@ def _inserted(spark: SparkSession, table: OpenTable, first: int) -> list[DataFra
     return parts
 
 
-def _deleted(spark: SparkSession, table: OpenTable, first: int) -> list[DataFrame]:
-    """Rows that the range has deleted, as they were."""
+def _deleted(spark: SparkSession, table: OpenTable, first: int, told: tuple[str, ...] | None = None) -> list[DataFrame]:
+    """Rows that the range has deleted, as they were.
+
+    :param told: the data columns that are wanted; without any the delete events say everything.
+    """
     files = [f for f in table.files.deletes if f.max_write_id >= first]
     if not files:
         return []
     keys = [*schema.IDENTITY, schema.PARTITION]
     named = {schema.BUCKET: in_place.packed_bucket(table)}
-    gone = delete_events(spark, table, files).where(f"coalesce({schema.CURRENT_WRITE_ID}, 0L) >= {first}L")
-    gone = gone.selectExpr(*[f"{named.get(k, k)} as {_OF}{k}" for k in keys], f"{schema.CURRENT_WRITE_ID} as {_OF}by")
+    events = delete_events(spark, table, files).where(f"coalesce({schema.CURRENT_WRITE_ID}, 0L) >= {first}L")
+    places = table.partitions.internal_names if told == () else ()
+    gone = events.selectExpr(
+        *[f"{named.get(k, k)} as {_OF}{k}" for k in keys], f"{schema.CURRENT_WRITE_ID} as {_OF}by", *places
+    )
     # An UPDATE by Hive's multi-statement transactions may have left a delete twice (R18).
-    gone = gone.groupBy(*[f"{_OF}{k}" for k in keys]).agg(F.min(f"{_OF}by").alias(f"{_OF}by"))
+    gone = gone.groupBy(*[f"{_OF}{k}" for k in keys], *places).agg(F.min(f"{_OF}by").alias(f"{_OF}by"))
+    if told == ():
+        named_again = gone.selectExpr(*[f"{_OF}{k} as {k}" for k in keys], f"{_OF}by", *places)
+        return [project(named_again, _outputs(table, f"{_OF}by", "true", told))]
     if sum(f.size for f in files) <= BROADCAST_DELETES_BYTES:
         gone = F.broadcast(gone)
     reach: dict[tuple[int, int], int] = {}
@@ -215,7 +233,7 @@ def _deleted(spark: SparkSession, table: OpenTable, first: int) -> list[DataFram
     if not rows:
         return []
     found = union(rows).join(gone, F.expr(" and ".join(f"{k} = {_OF}{k}" for k in keys)))
-    return [project(found, _outputs(table, f"{_OF}by", "true"))]
+    return [project(found, _outputs(table, f"{_OF}by", "true", told))]
 
 
 def _plain_rows(
@@ -278,12 +296,14 @@ def _plain_rows(
 def _without_undone(found: DataFrame, wanted: Changes) -> DataFrame:
     """Without rows that the same txn has inserted and deleted: nobody ever saw them. Net: that the range has."""
     keys = [*IDENTITY, schema.PARTITION]
-    deletes = found.where(_GONE).selectExpr(*[f"{k} as {_OF}{k}" for k in keys], f"{_BY} as {_OF}by")
     same = [f"{k} = {_OF}{k}" for k in keys]
     made_here = f"{IDENTITY[0]} >= {wanted.first}L"
     if not wanted.net:
         same.append(f"{_BY} = {_OF}by")
         made_here = f"{IDENTITY[0]} = {_BY}"
+    # Only rows that were made here as well can meet an inserted one; rows of other files are not looked for twice.
+    deletes = found.where(f"{_GONE} and {made_here}")
+    deletes = deletes.selectExpr(*[f"{k} as {_OF}{k}" for k in keys], f"{_BY} as {_OF}by")
     inserted = found.where(f"not {_GONE}").join(deletes, F.expr(" and ".join(same)), "left_anti")
     return inserted.unionByName(found.where(f"{_GONE} and not ({made_here})"))
 

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, MirrorKeyError
 from airflow_hive_acid.format.jobs import Column, PartitionRef, TableSnapshot
 from airflow_hive_acid.format.mirrors import MirrorTarget, SourceTable, TargetFormat
+from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.mirrors.checksums import differences
 from airflow_hive_acid.spark.mirrors.columns import MirrorColumns, mirror_columns
@@ -105,6 +106,11 @@ def test_names_cannot_leave_their_place_in_the_merge(spark: SparkSession) -> Non
     )
     parser = spark._jsparkSession.sessionState().sqlParser()
     assert parser.parsePlan(text).getClass().getSimpleName() == "MergeIntoTable"
+    for clause in [line for line in text.split("\n") if "UPDATE SET" in line]:
+        # Of the target no column is read but those of the key.
+        assert all(f"{schema.quoted(name)} = " in clause for name in hostile), clause
+    without_nulls = merge_statement("w.t", columns, by_row_id=False, nulls=False).format(target="t", changes="v")
+    assert "<=>" not in without_nulls
     by_row_id = merge_statement("w.t", columns, by_row_id=True).format(target="t", changes="v")
     assert "MirrorKeyError" in text
     assert "MirrorKeyError" not in by_row_id

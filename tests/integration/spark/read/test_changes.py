@@ -137,3 +137,34 @@ def test_changes_of_an_insert_only_table(acid_table: Callable[..., Any]) -> None
     with pytest.raises(ChangesNoLongerAvailableError, match="merged rows of the write ids 4 to 5"):
         changes(table, 5, 5)
     assert changes(table, 4, 5) == [("insert", None, (4,)), ("insert", None, (5,))]
+
+
+@pytest.mark.parametrize("partitioned_by", ["", "p int"])
+def test_deleted_rows_are_told_with_no_more_columns_than_are_asked_for(
+    acid_table: Callable[..., Any], partitioned_by: str
+) -> None:
+    """By all columns, by a key, and by the row's id alone, for which no row is looked for."""
+    table = acid_table("id int, name string", partitioned_by=partitioned_by)
+    more = ", cast(id % 2 as int)" if partitioned_by else ""
+    table.insert(f"select cast(id as int), concat('n', id){more} from range(8)")  # noqa: S608 - texts of this file
+    table.update("id in (1, 2)", name="'A'")
+    own = table.next_write_id()
+    table.insert(f"select cast(id as int), 'x'{more} from range(100, 102)", own, 0)  # noqa: S608
+    table.delete("id = 100", own, 1)
+    table.delete("id in (2, 5)")
+
+    def told(net: bool, columns: tuple[str, ...] | None) -> list[dict[str, Any]]:
+        wanted = Changes(2, table.high, net=net, told=columns)
+        frame = read_changes(table.spark.newSession(), table.snapshot(), wanted)
+        return sorted((row.asDict(recursive=True) for row in frame.collect()), key=repr)
+
+    def without(row: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
+        """A deleted row with nothing but these of its data columns."""
+        gone = {"id", "name"} - set(columns) if row["change__kind"] == "delete" else set()
+        return {name: None if name in gone else value for name, value in row.items()}
+
+    for net in (False, True):
+        whole = told(net, None)
+        assert {row["change__kind"] for row in whole} == {"insert", "delete"}
+        for columns in (("id",), ()):
+            assert told(net, columns) == sorted((without(row, columns) for row in whole), key=repr)
