@@ -291,6 +291,12 @@ bench: install
 ## make bench-peers    the same work by Delta Lake and Iceberg, in an environment of their own (needs Maven)
 bench-peers: install
 	@$(BIN)/python benchmarks/peers.py
+	@$(BIN)/python benchmarks/mirrors.py
+
+## make bench-guard    a few minutes of benchmarks beside the ratios in benchmarks/guard.json; fails beyond a quarter
+.PHONY: bench-guard
+bench-guard: install
+	@$(BIN)/python benchmarks/guard.py
 
 ## make lock           resolve the dependencies anew
 lock:

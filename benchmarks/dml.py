@@ -48,32 +48,7 @@ def main() -> None:
         plain, table = build(spark, directory, arguments.rows)
         schema = spark.read.orc(str(plain)).schema
         deleted = with_deletes(table, directory / "deleted", "pmod(t.id, 10) = 3")
-        own = table.high + 1
-        source = merge_source(arguments.rows)
-        clauses = (
-            MergeClause("update", True, None, (Assignment("name", "s.new_name"), Assignment("k", "s.new_k"))),
-            MergeClause(
-                "insert",
-                False,
-                None,
-                tuple(
-                    Assignment(c.name, f"s.new_{c.name}" if c.name in ("id", "name", "k") else "null") for c in COLUMNS
-                ),
-            ),
-        )
-        steps = {
-            "insert": (table, Insert(table.snapshot(own), "select * from p", own, 0)),
-            "update 1 %": (
-                table,
-                Update(table.snapshot(own), "t", (Assignment("name", "'changed'"),), ONE_PERCENT, own, 0, 1),
-            ),
-            "delete 1 %": (table, Delete(table.snapshot(own), "t", ONE_PERCENT, own, 0)),
-            "merge 100,000 rows": (
-                table,
-                Merge(table.snapshot(own), "t", source, "s", "t.id = s.new_id", clauses, own, 0, 1),
-            ),
-            "major compaction, 10 % deleted": (deleted, Compact(deleted.snapshot(), "major", 1)),
-        }
+        steps = statements(table, deleted, arguments.rows)
 
         def copy() -> None:
             write_plain(spark.read.schema(schema).orc(str(plain)), directory / "copy")
@@ -95,6 +70,32 @@ def main() -> None:
     finally:
         spark.stop()
         shutil.rmtree(directory)
+
+
+def statements(table: BenchTable, deleted: BenchTable, rows: int) -> dict[str, tuple[BenchTable, object]]:
+    """What is measured, by name, each with the table that it is about.
+
+    :param deleted: the same table with a tenth of its rows deleted.
+    """
+    own = table.high + 1
+    clauses = (
+        MergeClause("update", True, None, (Assignment("name", "s.new_name"), Assignment("k", "s.new_k"))),
+        MergeClause(
+            "insert",
+            False,
+            None,
+            tuple(Assignment(c.name, f"s.new_{c.name}" if c.name in ("id", "name", "k") else "null") for c in COLUMNS),
+        ),
+    )
+    changed = (Assignment("name", "'changed'"),)
+    merge = Merge(table.snapshot(own), "t", merge_source(rows), "s", "t.id = s.new_id", clauses, own, 0, 1)
+    return {
+        "insert": (table, Insert(table.snapshot(own), "select * from p", own, 0)),
+        "update 1 %": (table, Update(table.snapshot(own), "t", changed, ONE_PERCENT, own, 0, 1)),
+        "delete 1 %": (table, Delete(table.snapshot(own), "t", ONE_PERCENT, own, 0)),
+        "merge 100,000 rows": (table, merge),
+        "major compaction, 10 % deleted": (deleted, Compact(deleted.snapshot(), "major", 1)),
+    }
 
 
 def paths(spark: SparkSession) -> list[tuple[str, dict[str, str]]]:
