@@ -24,8 +24,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.format.changes import DELETE as CHANGE_DELETE
-from airflow_hive_acid.format.changes import KIND, Changes, as_of
-from airflow_hive_acid.format.jobs import AsOf
+from airflow_hive_acid.format.changes import KIND, Changes
 from airflow_hive_acid.format.mirrors import (
     MirrorDecision,
     MirrorState,
@@ -38,7 +37,6 @@ from airflow_hive_acid.format.mirrors import (
     key_now,
     next_state,
 )
-from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.mirrors.checksums import differences
@@ -47,6 +45,7 @@ from airflow_hive_acid.spark.mirrors.delta import DeltaTarget
 from airflow_hive_acid.spark.mirrors.iceberg import IcebergTarget
 from airflow_hive_acid.spark.mirrors.merging import DELETE, INSERT, REMEDY, UPDATE, merge_statement, one_per_key
 from airflow_hive_acid.spark.mirrors.partitions import ChangedPartitions, changed_partitions
+from airflow_hive_acid.spark.mirrors.snapshots import at_write_id
 from airflow_hive_acid.spark.mirrors.targets import OPERATION
 from airflow_hive_acid.spark.read.changes import read_changes
 from airflow_hive_acid.spark.read.reader import read_snapshot
@@ -171,12 +170,7 @@ class _Run:
 
         :param ordinals: of partitions; None for all.
         """
-        snapshot = self.snapshot
-        seen = ValidWriteIdList.parse(snapshot.write_ids)
-        if write_id < seen.high_watermark:
-            then = as_of(seen, write_id)
-            past = AsOf(f"write id {write_id}", self._cleaned)
-            snapshot = replace(snapshot, write_ids=then.short_text(), as_of=past, expected=None)
+        snapshot = at_write_id(self.snapshot, write_id, self._cleaned)
         if ordinals is not None:
             kept = tuple(snapshot.partitions[i] for i in ordinals)
             snapshot = replace(snapshot, partitions=kept, expected=None)
