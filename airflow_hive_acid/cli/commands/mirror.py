@@ -144,7 +144,9 @@ def retire(
     context: typer.Context,
     table: _Table,
     target: _Target,
-    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for those who read it.")] = 300,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for those who hold a lock.")
+    ] = 300,
 ) -> None:
     """Drop a table that was handed over, and forget its mirror."""
     from airflow_hive_acid.mirrors import cut_over as room

@@ -35,6 +35,14 @@ _PLAIN_NAME = re.compile(r"[a-z0-9_]+")
 _OF_SPARK = {"timestamp_ntz": "timestamp", "void": "string"}
 
 
+def hive_type(kind: str) -> str:
+    """The Hive type that holds the values of a type of Spark.
+
+    :raises InvalidArgumentsError: for a type that Hive does not have.
+    """
+    return normalise_type(_OF_SPARK.get(kind, kind))
+
+
 def columns_of(result: StatementResult) -> tuple[ColumnDefinition, ...]:
     """The columns of a query; one without a name is called ``_cN`` by its place, as in Hive.
 
@@ -49,7 +57,7 @@ def columns_of(result: StatementResult) -> tuple[ColumnDefinition, ...]:
             name = f"_c{number}"
         if any(name == other.name for other in found):
             raise InvalidArgumentsError(f"the query gives two columns called {name}; give one of them an alias")
-        found.append(ColumnDefinition(name, normalise_type(_OF_SPARK.get(column.type, column.type))))
+        found.append(ColumnDefinition(name, hive_type(column.type)))
     return tuple(found)
 
 

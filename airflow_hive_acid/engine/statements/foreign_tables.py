@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_hive_acid.engine.definitions.ctas import hive_type
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.engine.statements.replacement import make_table
@@ -23,7 +24,6 @@ from airflow_hive_acid.format.foreign_tables import (
     require_plain,
 )
 from airflow_hive_acid.format.jobs import Source
-from airflow_hive_acid.metastore.catalog import normalise_type
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.parsing.builders import literal, quoted_column, quoted_table, table_name
 from airflow_hive_acid.sql.text.quoting import identifier
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Column
     from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.statements import CreateTable, Select
-
-_OURS = {"timestamp_ntz": "timestamp", "void": "string"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +209,7 @@ def adopting(context: Context, wanted: TableImport, patience: Patience | None) -
         raise InvalidArgumentsError(
             f"partition_by: {wanted.source} has no column {min(unknown)}; it has {', '.join(c.name for c in columns)}"
         )
-    typed = {c.name.lower(): f"{identifier(c.name.lower())} {_type(c)}" for c in columns}
+    typed = {c.name.lower(): f"{identifier(c.name.lower())} {hive_type(c.type)}" for c in columns}
     data = ", ".join(text for name, text in typed.items() if name not in keys)
     partitioned = f" PARTITIONED BY ({', '.join(typed[key] for key in keys)})" if keys else ""
     properties = {**wanted.properties, **origin_of(wanted, None)}
@@ -328,7 +326,3 @@ def _columns(context: Context, wanted: TableImport, patience: Patience | None) -
 def _selected(column: Column, wanted: TableImport) -> str:
     name = wanted.columns.get(column.name, column.name).lower()
     return f"{identifier(column.name)} AS {identifier(name)}"
-
-
-def _type(column: Column) -> str:
-    return normalise_type(_OURS.get(column.type, column.type))
