@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_hive_acid.airflow_versions import AirflowFailException
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.statements.foreign_tables import Imported
 from airflow_hive_acid.errors import ImportDiffersError
