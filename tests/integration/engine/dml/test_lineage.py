@@ -15,7 +15,7 @@ from openlineage.client.serde import Serde
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.hooks.lineage import Collected, namespace_of
-from airflow_hive_acid.operators.openlineage import Place, location, operator_lineage
+from airflow_hive_acid.operators.lineage.openlineage import Place, location, operator_lineage
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.planning.named_tables import touched

@@ -101,7 +101,7 @@ class TellsLineage:
 
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.lineage import namespace_of
-        from airflow_hive_acid.operators.openlineage import Place, operator_lineage
+        from airflow_hive_acid.operators.lineage.openlineage import Place, operator_lineage
 
         hook = self._lineage_hook or HiveAcidHook(self.hive_acid_conn_id)  # type: ignore[attr-defined]
         url = hook.connection.metastore_url

@@ -25,7 +25,7 @@ from openlineage.client.facet_v2 import (
     symlinks_dataset,
 )
 
-from airflow_hive_acid.operators.openlineage_facets import (
+from airflow_hive_acid.operators.lineage.facets import (
     TRANSACTIONS,
     WRITTEN,
     HiveAcidTransaction,
