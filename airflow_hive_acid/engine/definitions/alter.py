@@ -40,8 +40,8 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
     :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
     """
     if not isinstance(statement, alter.Compact):
-        renamed = [statement.new.database] if isinstance(statement, alter.RenameTable) else []
-        require_writable(context.client, [statement.table.database, *renamed], [str(statement.table)])
+        renamed = [str(statement.new)] if isinstance(statement, alter.RenameTable) else []
+        require_writable(context.client, [str(statement.table), *renamed])
     if isinstance(statement, _CHANGES_WHAT_PINS_READ):
         context.client.pins.require_unpinned([str(statement.table)], "this change")
     if isinstance(statement, alter.Compact):

@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.tables.read_only import require_writable
+from airflow_hive_acid.engine.tables.read_only import require_no_replica, require_writable
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
     InvalidArgumentsError,
@@ -54,10 +54,11 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
     :raises ReadOnlyReplicaError: when a replication writes the database.
     """
     if isinstance(statement, CreateTable | DropTable):
-        require_writable(context.client, [statement.table.database], [str(statement.table)])
-    elif isinstance(statement, DropDatabase | AlterDatabase):
-        dropped = [statement.name] if isinstance(statement, DropDatabase) else []
-        require_writable(context.client, [statement.name], dropped)
+        require_writable(context.client, [str(statement.table)])
+    elif isinstance(statement, DropDatabase):
+        require_writable(context.client, [statement.name])
+    elif isinstance(statement, AlterDatabase):
+        require_no_replica(context.client, [statement.name])
     match statement:
         case CreateDatabase():
             _create_database(context, statement)

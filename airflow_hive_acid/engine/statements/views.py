@@ -81,8 +81,8 @@ def run_view(context: Context, statement: ViewStatement, view: Table | None) -> 
     :raises ReadOnlyReplicaError: when a replication writes the database.
     """
     catalog, name, agent = context.client.catalog, str(statement.view), context.agent_info
-    renamed = [statement.new.database] if isinstance(statement, RenameView) else []
-    require_writable(context.client, [statement.view.database, *renamed])
+    renamed = [str(statement.new)] if isinstance(statement, RenameView) else []
+    require_writable(context.client, [str(statement.view), *renamed])
     match statement:
         case CreateView() if view is not None:
             settle_warehouse(context)

@@ -99,7 +99,7 @@ def writable(context: Context, table: Table) -> Table:
 
     :raises UnsupportedStatementError: when it is of another kind, or lies where an open file cannot be moved and read.
     """
-    require_writable(context.client, [table.db], [table.qualified_name])
+    require_writable(context.client, [table.qualified_name])
     context.locking.require([table])
     if not table.is_transactional or table.is_insert_only:
         raise UnsupportedStatementError(

@@ -184,7 +184,7 @@ class StreamService:
             self._settings,
         )
         table = context.table(str(table_name(options.table)))
-        require_writable(context.client, [table.db], [table.qualified_name])
+        require_writable(context.client, [table.qualified_name])
         silent = round(self._settings.seconds("hive.acid.stream.owner.timeout") * 1000)
         owner = self._client.streams.open(
             options.stream,

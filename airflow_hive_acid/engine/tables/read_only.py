@@ -18,18 +18,27 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 
-def require_writable(client: MetastoreClient, databases: Iterable[str], tables: Iterable[str] = ()) -> None:
+def require_writable(client: MetastoreClient, tables: Iterable[str]) -> None:
     """Refuse to write, or to change the catalog, where a replication does, and what was handed over to a mirror.
 
-    :param tables: those that are written or changed; a database alone stands for all its tables.
+    :param tables: ``db.table`` of those that are written or changed; ``db`` alone stands for all tables of a database.
     :raises ReadOnlyReplicaError: naming the database, the policy and the remedy; nothing was begun.
     :raises HandedOverError: naming the table, the mirror and the remedy; nothing was begun.
     """
-    for table, target in client.mirrors.primaries(tables).items():
+    names = list(tables)
+    for table, target in client.mirrors.primaries(names).items():
         raise HandedOverError(
             f"{table} was handed over to {target} and is read-only: write there. 'hive-acid mirror take-back {table} "
             f"{target}' lets the table be written again, 'hive-acid mirror retire' drops it"
         )
+    require_no_replica(client, {name.partition(".")[0] for name in names})
+
+
+def require_no_replica(client: MetastoreClient, databases: Iterable[str]) -> None:
+    """Refuse to change a database that a replication writes; tables in it may be handed over.
+
+    :raises ReadOnlyReplicaError: naming the database, the policy and the remedy; nothing was begun.
+    """
     wanted = {name.lower() for name in databases}
     if not wanted:
         return
@@ -44,13 +53,8 @@ def require_writable(client: MetastoreClient, databases: Iterable[str], tables: 
 
 
 def written_by(operations: Iterable[tuple[str, str]]) -> list[str]:
-    """The tables that are written, of operations as transactions declare them."""
-    return [table for table, operation in operations if operation != "select"]
-
-
-def databases_of(operations: Iterable[tuple[str, str]]) -> set[str]:
-    """The databases of the tables that are written.
+    """The tables that are written.
 
     :param operations: table and operation, as transactions declare them.
     """
-    return {table.partition(".")[0] for table, operation in operations if operation != "select"}
+    return [table for table, operation in operations if operation != "select"]

@@ -30,7 +30,7 @@ from airflow_hive_acid.engine.outcomes.manifests import (
 )
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.queries.query import most_bytes
-from airflow_hive_acid.engine.tables.read_only import databases_of, require_writable, written_by
+from airflow_hive_acid.engine.tables.read_only import require_writable, written_by
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
 from airflow_hive_acid.engine.tables.viewpoints import Looks
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
@@ -119,7 +119,7 @@ class StatementTransaction:
         :raises ReadOnlyReplicaError: when a replication writes a database of it; nothing was begun.
         """
         started = time.monotonic()
-        require_writable(context.client, databases_of(operations.items()), written_by(operations.items()))
+        require_writable(context.client, written_by(operations.items()))
         locked = context.locking.begin(operations, wanted, patience=patience, opened=progress.begun)
         creations = Creations(context, locked.txn.txn_id, operations)
         begun = cls(context, operations, locked, creations, progress)

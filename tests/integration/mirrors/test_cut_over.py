@@ -77,6 +77,11 @@ def test_the_last_changes_go_over_and_nobody_writes_any_more(engine, job, client
     engine.run(
         "SELECT * FROM w.t; INSERT INTO w.p PARTITION (k = 'a') SELECT a FROM w.t; ALTER TABLE w.t COMPACT 'major'"
     )
+    # What is beside it in its database stays as it was.
+    engine.run(
+        "ALTER DATABASE w SET DBPROPERTIES ('kept' = 'yes'); CREATE TABLE w.n (a INT) STORED AS ORC;"
+        "ALTER TABLE w.n RENAME TO w.m; DROP TABLE w.m"
+    )
     assert client.leases.list_lease() == []
 
 
