@@ -78,13 +78,14 @@ def read_changes(spark: SparkSession, snapshot: TableSnapshot, wanted: Changes) 
     write_ids = ValidWriteIdList.parse(snapshot.write_ids)
     columns = schema.table_columns(snapshot.columns, snapshot.table)
     partition_columns = schema.table_columns(snapshot.partition_columns, snapshot.table)
-    rows = [c for part, ordinals in _parts(spark, snapshot, write_ids, wanted).items()
-            for c in _part(spark, snapshot, write_ids, part, ordinals, wanted.told)]  # fmt: skip
+    parts = _parts(spark, snapshot, write_ids, wanted)
+    rows = [c for part, ordinals in parts.items() for c in _part(spark, snapshot, write_ids, part, ordinals, wanted)]
     names = [schema.quoted(c.name) for c in (*columns, *partition_columns)]
     if not rows:
         return _nothing(spark, columns, partition_columns)
     found = union(rows)
-    if snapshot.has_row_ids:
+    # One range of events is net already where it is read.
+    if snapshot.has_row_ids and not (wanted.net and all(part.kind is PartKind.EVENTS for part in parts)):
         found = _without_undone(found, wanted)
     return _shown(found, names, wanted)
 
@@ -128,7 +129,7 @@ def _part(
     write_ids: ValidWriteIdList,
     part: Part,
     ordinals: Collection[int],
-    told: tuple[str, ...] | None,
+    wanted: Changes,
 ) -> list[DataFrame]:
     if part.kind is PartKind.REPLACED:
         before, after = as_of(write_ids, part.first - 1), as_of(write_ids, part.last)
@@ -144,7 +145,9 @@ def _part(
             f"{table.name} holds updates in place of a Hive before version 3 ({min(table.changing)}), which do not say "
             "what was there before; run a major compaction, and read changes from then on"
         )
-    return [*_inserted(spark, table, part.first), *_deleted(spark, table, part.first, told)]
+    if wanted.net:
+        return [*_left(spark, table, part.first), *_deleted(spark, table, part.first, wanted)]
+    return [*_inserted(spark, table, part.first), *_deleted(spark, table, part.first, wanted)]
 
 
 def _all_rows(
@@ -197,23 +200,39 @@ def _inserted(spark: SparkSession, table: OpenTable, first: int) -> list[DataFra
     return parts
 
 
-def _deleted(spark: SparkSession, table: OpenTable, first: int, told: tuple[str, ...] | None = None) -> list[DataFrame]:
-    """Rows that the range has deleted, as they were.
+def _left(spark: SparkSession, table: OpenTable, first: int) -> list[DataFrame]:
+    """Rows that the range has inserted and not deleted again: what a reader of its end sees of its files."""
+    files = [f for f in table.files.inserts if not f.in_base and f.max_write_id >= first]
+    loaded = [f for f in table.files.originals if f.in_delta and f.write_id >= first]
+    if not files and not loaded:
+        return []
+    rows = table_rows(spark, table, identity=True, inserts=files, loaded=loaded)
+    if any(f.min_write_id < first for f in files):
+        rows = rows.where(f"{IDENTITY[0]} >= {first}L")
+    names = [schema.quoted(c.name) for c in (*table.columns, *table.partition_columns)]
+    return [rows.selectExpr(*names, *IDENTITY, schema.PARTITION, f"{IDENTITY[0]} as {_BY}", f"false as {_GONE}")]
 
-    :param told: the data columns that are wanted; without any the delete events say everything.
-    """
+
+def _deleted(spark: SparkSession, table: OpenTable, first: int, wanted: Changes) -> list[DataFrame]:
+    """Rows that the range has deleted, as they were; net: without those that it has inserted."""
     files = [f for f in table.files.deletes if f.max_write_id >= first]
     if not files:
         return []
+    told = wanted.told
     keys = [*schema.IDENTITY, schema.PARTITION]
     named = {schema.BUCKET: in_place.packed_bucket(table)}
-    events = delete_events(spark, table, files).where(f"coalesce({schema.CURRENT_WRITE_ID}, 0L) >= {first}L")
+    events = delete_events(spark, table, files)
+    if any(f.min_write_id < first for f in files):
+        events = events.where(f"coalesce({schema.CURRENT_WRITE_ID}, 0L) >= {first}L")
+    if wanted.net:
+        events = events.where(f"coalesce({schema.IDENTITY[0]}, 0L) < {first}L")
     places = table.partitions.internal_names if told == () else ()
     gone = events.selectExpr(
         *[f"{named.get(k, k)} as {_OF}{k}" for k in keys], f"{schema.CURRENT_WRITE_ID} as {_OF}by", *places
     )
-    # An UPDATE by Hive's multi-statement transactions may have left a delete twice (R18).
-    gone = gone.groupBy(*[f"{_OF}{k}" for k in keys], *places).agg(F.min(f"{_OF}by").alias(f"{_OF}by"))
+    if not (wanted.net and told):
+        # An UPDATE by Hive's multi-statement transactions may have left a delete twice (R18).
+        gone = gone.groupBy(*[f"{_OF}{k}" for k in keys], *places).agg(F.min(f"{_OF}by").alias(f"{_OF}by"))
     if told == ():
         named_again = gone.selectExpr(*[f"{_OF}{k} as {k}" for k in keys], f"{_OF}by", *places)
         return [project(named_again, _outputs(table, f"{_OF}by", "true", told))]
@@ -222,14 +241,17 @@ def _deleted(spark: SparkSession, table: OpenTable, first: int, told: tuple[str,
     reach: dict[tuple[int, int], int] = {}
     for f in files:
         reach[f.partition, f.bucket] = max(f.max_write_id, reach.get((f.partition, f.bucket), 0))
-    hit = [f for f in table.files.inserts if f.min_write_id <= reach.get((f.partition, f.bucket), -1)]
-    wanted = [*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names]
+    newest = first - 1 if wanted.net else max(f.max_write_id for f in files)
+    hit = [f for f in table.files.inserts if f.min_write_id <= min(newest, reach.get((f.partition, f.bucket), -1))]
+    columns = [*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names]
     rows = []
     if hit:
-        rows.append(only_seen(insert_events(spark, table, hit), table, hit).select(*wanted))
-    loaded = [f for f in table.files.originals if f.write_id <= reach.get((f.partition, f.bucket), -1)]
+        rows.append(only_seen(insert_events(spark, table, hit), table, hit).select(*columns))
+    loaded = [
+        f for f in table.files.originals if f.write_id <= min(newest, reach.get((f.partition, f.bucket), -1))
+    ]
     if loaded:
-        rows.append(originals.rows(spark, table, loaded, identity=True).select(*wanted))
+        rows.append(originals.rows(spark, table, loaded, identity=True).select(*columns))
     if not rows:
         return []
     found = union(rows).join(gone, F.expr(" and ".join(f"{k} = {_OF}{k}" for k in keys)))

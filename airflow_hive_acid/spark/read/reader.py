@@ -106,15 +106,24 @@ def read_snapshot(spark: SparkSession, snapshot: TableSnapshot, row_ids: bool = 
     return rows.selectExpr(*names, ROW_ID)
 
 
-def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) -> DataFrame:
+def table_rows(
+    spark: SparkSession,
+    table: OpenTable,
+    identity: bool = False,
+    *,
+    inserts: Sequence[EventFile] | None = None,
+    loaded: Sequence[OriginalDataFile] | None = None,
+) -> DataFrame:
     """The live rows under their column names.
 
     :param identity: add the internal identity columns and the partition ordinal.
+    :param inserts: of these files, and ``loaded``, all files of their buckets, without ACID columns; by default of all.
     """
     files = table.files
+    loaded = files.originals if loaded is None else loaded
     ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY] + [schema.PARTITION]
     columns = [*data_columns(table), *partition_values(table.partitions), *(ids if identity else [])]
-    fast, slow = _divided(spark, table, files.inserts)
+    fast, slow = _divided(spark, table, files.inserts if inserts is None else inserts)
     parts = []
     if fast:
         found = fast_reader.rows(spark, accelerator(spark), table, fast)
@@ -127,8 +136,8 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
         parts.append(project(insert_events(spark, table, clean), columns))
     if filtered := [f for f in slow if f in hit]:
         parts.append(project(live_events(spark, table, filtered), columns))
-    if files.originals:
-        parts.append(project(live_originals(spark, table, files.originals, identity), columns))
+    if loaded:
+        parts.append(project(live_originals(spark, table, loaded, identity), columns))
     if not parts:
         return _no_rows(spark, (*table.columns, *table.partition_columns), identity)
     return union(parts)
