@@ -50,6 +50,10 @@ class InitiatorThresholds:
     worker_timeout_ms: int  # hive.compactor.worker.timeout
     fetch_size: int  # hive.compactor.fetch.size
     max_num_delta: int = 500  # hive.compactor.max.num.delta: more are compacted in several steps
+    policy: str = "thresholds"  # hive.acid.initiator.policy
+    benefit_horizon_ms: int = 604_800_000  # hive.acid.initiator.benefit.horizon
+    benefit_other_reads: float = 24.0  # hive.acid.initiator.benefit.other.reads: a day, of who tells nothing
+    benefit_bound: float = 5.0  # hive.acid.initiator.benefit.bound: times delta_num and delta_pct
 
     @classmethod
     def of(cls, settings: Settings) -> InitiatorThresholds:
@@ -64,6 +68,10 @@ class InitiatorThresholds:
             worker_timeout_ms=settings.milliseconds("hive.compactor.worker.timeout"),
             fetch_size=settings.integer("hive.compactor.fetch.size"),
             max_num_delta=settings.integer("hive.compactor.max.num.delta"),
+            policy=settings.string("hive.acid.initiator.policy"),
+            benefit_horizon_ms=settings.milliseconds("hive.acid.initiator.benefit.horizon"),
+            benefit_other_reads=settings.number("hive.acid.initiator.benefit.other.reads"),
+            benefit_bound=settings.number("hive.acid.initiator.benefit.bound"),
         )
 
     def for_table(

@@ -24,6 +24,7 @@ from airflow_hive_acid.metastore.notifications.log import LoggedEvent, Notificat
 from airflow_hive_acid.metastore.records.claims import Claims
 from airflow_hive_acid.metastore.records.mirrors import Mirrors
 from airflow_hive_acid.metastore.records.places import PlaceRecords
+from airflow_hive_acid.metastore.records.reads import ReadCounts
 from airflow_hive_acid.metastore.records.shared_txns import SharedTxns
 from airflow_hive_acid.metastore.records.streams import Streams
 from airflow_hive_acid.metastore.setup import schema
@@ -183,6 +184,11 @@ class ClientBase:
     def measures(self) -> Measures:
         """How large tables and partitions were."""
         return Measures(self.database)
+
+    @cached_property
+    def reads(self) -> ReadCounts:
+        """How often tables and partitions are read."""
+        return ReadCounts(self.database)
 
     @cached_property
     def places(self) -> PlaceRecords:

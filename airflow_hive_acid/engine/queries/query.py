@@ -15,6 +15,7 @@ from airflow_hive_acid.engine.outcomes.events import JobFinished
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
+from airflow_hive_acid.engine.tables.read_counts import ReadsOfJob
 from airflow_hive_acid.engine.tables.viewpoints import Looks
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import JobSpec
@@ -70,6 +71,10 @@ def run_query(
         result = session.run(JobSpec(job_id, step, views, plan.sources))
         rows = Rows.of(result.columns, session.read_rows(uri))
         looks.require_kept()
+        reads = ReadsOfJob(context.client)
+        for read in plan.reads if limit != 0 else ():  # with 0 it was asked for columns
+            reads.saw(tables[read.table], read, snapshots[read.view])
+        reads.tell()
         txn_id = None if reader is None else reader.txn_id
     context.emit(JobFinished("select", None, 0, 0, 0, result.rows, result.seconds))
     return StatementResult(plan.statement.text, "select", rows=rows, txn_id=txn_id, seconds=time.monotonic() - started)

@@ -30,6 +30,7 @@ from airflow_hive_acid.engine.outcomes.manifests import (
 )
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.queries.query import most_bytes
+from airflow_hive_acid.engine.tables.read_counts import ReadsOfJob
 from airflow_hive_acid.engine.tables.read_only import require_writable, written_by
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
 from airflow_hive_acid.engine.tables.viewpoints import Looks
@@ -98,6 +99,7 @@ class StatementTransaction:
         self._progress = progress
         self._plain = PlainWrites(context)
         self._written: dict[str, Written] = {}
+        self._reads = ReadsOfJob(context.client)
         self._seen = SeenTables(context, locked.txn, locked.listed, creations, self._written)
         self._plain_statements = 0
         self._ended = False
@@ -189,17 +191,22 @@ class StatementTransaction:
         session = self._context.application.ready()
         job_id = str(uuid.uuid4())
         looks = Looks(self._context.client)
-        views = looks.views(plan, {read.view: self._seen.snapshot(read, looks) for read in plan.reads})
+        snapshots = {read.view: self._seen.snapshot(read, looks) for read in plan.reads}
+        views = looks.views(plan, snapshots)
+        for read in plan.reads:
+            self._reads.saw(self.table(read.table), read, snapshots[read.view])
         if plan.write is None:
             step = plan.step(rows_uri=session.rows_uri(job_id), max_bytes=most_bytes(self._context))
             result = session.run(JobSpec(job_id, step, views, plan.sources))
             rows = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
             self._hold.require()
             looks.require_kept()
+            self._reads.tell()
             self._context.emit(finished(plan, result))
             return self._statement_result(plan, result, started, rows=rows)
         result, manifest = self._write(plan, plan.write, job_id, views)
         looks.require_kept()
+        self._reads.tell()
         plain = not plan.write.transactional
         uris = dict.fromkeys(d.place if plain else d.uri for d in manifest.directories)
         return self._statement_result(plan, result, started, directories=tuple(uris))
@@ -304,6 +311,7 @@ class StatementTransaction:
         snapshot = table_snapshot(table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns)
         if plan.kind != "insert":
             snapshot = self._seen.expected(table, snapshot)
+            self._reads.rewrites(table, write.partitions, snapshot)
         staging = paths.join(table.location, staging_name(job_id))
         step = plan.step(target=snapshot, write_id=write_id, statement_ids=ids)
         joins_base, replaces_base = written.joins_base(write), written.replaces_base(write)

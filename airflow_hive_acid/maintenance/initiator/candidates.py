@@ -19,6 +19,7 @@ from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.format.partitions import readings
 from airflow_hive_acid.format.write_ids import RangeValidity
 from airflow_hive_acid.maintenance.decisions import Decision, Kind
+from airflow_hive_acid.maintenance.initiator.benefit import BENEFIT, Known, bounds, weigh
 from airflow_hive_acid.maintenance.initiator.rules import CandidateFacts, Rule, decide, skip_reason
 from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
 from airflow_hive_acid.maintenance.warehouse.places import require_written
@@ -51,6 +52,7 @@ class Looked:
     :param stored: what was written, as the txn tables spell it.
     :param table: None when the catalog does not know it.
     :param sizes: of its directory, if that was looked at.
+    :param reads: what is known about its reads, if the policy asks for that.
     """
 
     stored: Resource
@@ -59,6 +61,7 @@ class Looked:
     table: Table | None = None
     database_properties: Mapping[str, str] = field(default_factory=dict)
     sizes: DirectorySizes | None = None
+    reads: Known | None = None
 
     def table_or_fail(self) -> Table:
         """The table of a candidate that is to be compacted."""
@@ -124,17 +127,19 @@ class Looks:
             else:
                 worth.append(place)
         snapshot, writers = self._snapshot({TableName(place.table.db, place.table.name) for place in worth})
-        measured: dict[Resource, DirectorySizes] = {}
-        for place, sizes in zip(worth, self._measure(worth, snapshot), strict=True):
-            decided[place.candidate.resource] = self._decide(place, sizes, writers)
-            if isinstance(sizes, DirectorySizes):
-                measured[place.candidate.resource] = sizes
+        found = list(zip(worth, self._measure(worth, snapshot), strict=True))
+        measured = {place.candidate.resource: sizes for place, sizes in found if isinstance(sizes, DirectorySizes)}
+        weighed = {place.candidate.resource for place in worth if place.thresholds.policy == BENEFIT}
+        reads = self._reads(weighed, measured)
+        for place, sizes in found:
+            decided[place.candidate.resource] = self._decide(place, sizes, writers, reads)
         looked = []
         for stored, candidate in asked:
             table = known.tables.get(str(candidate.resource.table_name))
             properties = known.databases.get(candidate.resource.database, {})
             sizes_of = measured.get(candidate.resource)
-            looked.append(Looked(stored, candidate, decided[candidate.resource], table, properties, sizes_of))
+            reads_of = reads.get(candidate.resource)
+            looked.append(Looked(stored, candidate, decided[candidate.resource], table, properties, sizes_of, reads_of))
         return looked
 
     def _known(self, candidates: Sequence[Candidate]) -> _Known:
@@ -200,6 +205,14 @@ class Looks:
 
         return self._client.database.read(read)
 
+    def _reads(self, wanted: set[Resource], measured: Mapping[Resource, DirectorySizes]) -> dict[Resource, Known]:
+        """What is known about reads where the policy asks for it; nothing where the metastore counts none."""
+        wanted &= measured.keys()
+        if not wanted or not self._client.reads.is_there:
+            return {}
+        now, counts = self._client.reads.find(wanted)
+        return {resource: Known.of(counts.get(resource), measured[resource], now) for resource in wanted}
+
     def _measure(
         self, places: Sequence[_Place], snapshot: Snapshot
     ) -> Iterable[DirectorySizes | HiveAcidError | OSError]:
@@ -225,11 +238,17 @@ class Looks:
         place: _Place,
         sizes: DirectorySizes | HiveAcidError | OSError,
         writers: Mapping[TableName, tuple[OpenWriter, ...]],
+        reads: Mapping[Resource, Known],
     ) -> Decision:
         if not isinstance(sizes, DirectorySizes):
             return failure(place.candidate.resource, sizes)
         table = TableName(place.table.db, place.table.name)
-        return decide(place.candidate, sizes, place.thresholds, writers=writers.get(table, ()))
+        thresholds, writing = place.thresholds, writers.get(table, ())
+        if thresholds.policy != BENEFIT:
+            return decide(place.candidate, sizes, thresholds, writers=writing)
+        known = reads.get(place.candidate.resource)
+        decision = decide(place.candidate, sizes, bounds(thresholds, known), writers=writing)
+        return weigh(decision, sizes, known, thresholds)
 
 
 def _meant(candidate: Candidate, known: _Known) -> list[Candidate]:

@@ -173,6 +173,7 @@ def _serve(client: MetastoreClient, looks: Looks, candidates: Sequence[Candidate
         decided = [(c, _stored(decisions[meant[c.resource]])) for c in candidates]
         client.compactions.decisions.store(look, decided)
         client.measures.store((one.candidate.resource, one.sizes.measure()) for one in looked if one.sizes is not None)
+        client.reads.mark({one.candidate.resource: one.reads.marks for one in looked if one.reads is not None})
     return list(decisions.values())
 
 

@@ -219,4 +219,5 @@ def urgency(decision: Decision) -> float:
         return float(numbers.get(value, 0)) / limit
 
     aborted = float(numbers.get("aborted_txns", 0))
-    return max(over("deltas", "delta_num_threshold"), over("ratio", "delta_pct_threshold"), aborted)
+    pays = max(over("minor_saves_s", "minor_costs_s"), over("major_saves_s", "major_costs_s"))
+    return max(over("deltas", "delta_num_threshold"), over("ratio", "delta_pct_threshold"), pays, aborted)

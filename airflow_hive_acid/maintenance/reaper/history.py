@@ -71,6 +71,7 @@ def run_history_purge(client: MetastoreClient) -> HistoryReport:
             ),
             "cleaning records": lambda: client.cleanings.purge(kept.timeout_ms),
             "measurements": client.measures.purge,
+            "reads": client.reads.purge,
         }
     )
     problems = {task: f"{type(error).__name__}: {error}" for task, error in report.failed.items()}

@@ -25,6 +25,9 @@ class DirectorySizes:
     :param obsolete_bases: bases that a later one has replaced.
     :param hidden_deltas: deltas that reach beyond the snapshot's high-water mark, so that they are not counted.
     :param files: data files of what is current, and ``delete_deltas`` and ``delete_bytes`` the part of delete deltas.
+    :param base_files: of these files those of the base, or the original ones.
+    :param base_write_id: of the base; 0: there is none.
+    :param newest_compaction: the newest txn of a compaction that wrote one of these directories; 0: none did.
     """
 
     base_bytes: int
@@ -35,11 +38,15 @@ class DirectorySizes:
     files: int = 0
     delete_deltas: int = 0
     delete_bytes: int = 0
+    base_files: int = 0
+    base_write_id: int = 0
+    newest_compaction: int = 0
 
     @classmethod
     def of(cls, state: AcidState) -> DirectorySizes:
         """Measure what is current; obsolete and aborted directories do not count."""
         base = state.base.files if state.base is not None else state.originals
+        current = (*state.deltas, *(() if state.base is None else (state.base,)))
         deletes = [delta for delta in state.deltas if delta.directory.kind is DirectoryKind.DELETE_DELTA]
         return cls(
             base_bytes=_bytes(base),
@@ -49,6 +56,9 @@ class DirectorySizes:
             files=_files(base) + sum(_files(delta.files) for delta in state.deltas),
             delete_deltas=len(deletes),
             delete_bytes=sum(_bytes(delta.files) for delta in deletes),
+            base_files=_files(base),
+            base_write_id=0 if state.base is None else state.base.directory.max_write_id,
+            newest_compaction=max((d.directory.visibility_txn_id for d in current), default=0),
         )
 
     def measure(self) -> Measure:

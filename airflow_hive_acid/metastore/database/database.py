@@ -75,6 +75,7 @@ class Features:
     pins: bool
     places: bool
     mirrors: bool
+    reads: bool
 
 
 class Database:
@@ -194,6 +195,7 @@ class Database:
                 pins="HIVE_ACID_PIN" in names,
                 places="HIVE_ACID_PLACE" in names,
                 mirrors="HIVE_ACID_MIRROR" in names,
+                reads="HIVE_ACID_READ" in names,
             )
             whole = all(dataclasses.astuple(self._features))
             self._look_again = math.inf if whole else time.monotonic() + _LOOK_AGAIN_SECONDS

@@ -1,4 +1,4 @@
-"""What we note beside Hive's tables: claims of statements, shared txns, streams, mirrors, and marks of places."""
+"""What we note beside Hive's tables: claims, shared txns, streams, mirrors, reads, and marks of places."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.records.claim_rules import Recorded, Rerun, Wish
     from airflow_hive_acid.metastore.records.claims import Claim, Unapplied, Unit, digest_of
     from airflow_hive_acid.metastore.records.mirrors import Mirror
+    from airflow_hive_acid.metastore.records.reads import NO_MARK, Mark, ReadCount
     from airflow_hive_acid.metastore.records.shared_rules import (
         NO_KEEPER,
         Member,
@@ -30,11 +31,14 @@ else:
         __name__,
         {
             "Claim": "claims",
+            "Mark": "reads",
             "Member": "shared_rules",
             "Mirror": "mirrors",
             "NO_KEEPER": "shared_rules",
+            "NO_MARK": "reads",
             "NewSharedTxn": "shared_txns",
             "Owner": "streams",
+            "ReadCount": "reads",
             "Recorded": "claim_rules",
             "Rerun": "claim_rules",
             "SharedState": "shared_rules",
@@ -55,11 +59,14 @@ else:
 
 __all__ = [
     "NO_KEEPER",
+    "NO_MARK",
     "Claim",
+    "Mark",
     "Member",
     "Mirror",
     "NewSharedTxn",
     "Owner",
+    "ReadCount",
     "Recorded",
     "Rerun",
     "SharedState",

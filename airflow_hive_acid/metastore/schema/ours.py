@@ -14,6 +14,7 @@ from airflow_hive_acid.metastore.schema.leases import LEASE_TABLES
 from airflow_hive_acid.metastore.schema.mirrors import MIRROR_TABLES
 from airflow_hive_acid.metastore.schema.pins import PIN_TABLES
 from airflow_hive_acid.metastore.schema.places import PLACE_TABLES
+from airflow_hive_acid.metastore.schema.reads import READ_TABLES
 from airflow_hive_acid.metastore.schema.replication import REPLICATION_TABLES
 from airflow_hive_acid.metastore.schema.replication_acid import REPLICATION_ACID_TABLES
 from airflow_hive_acid.metastore.schema.shared_txns import SHARED_TABLES
@@ -114,8 +115,11 @@ VERSION_8 = (*PLACE_TABLES,)
 VERSION_9 = (*MIRROR_TABLES,)
 """The tables that version 9 adds."""
 
+VERSION_10 = (*READ_TABLES,)
+"""The tables that version 10 adds."""
+
 EXTENSION_TABLES = (
     HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5, *VERSION_6, *VERSION_7, *VERSION_8,
-    *VERSION_9,
+    *VERSION_9, *VERSION_10,
 )  # fmt: skip
 """All of ours."""

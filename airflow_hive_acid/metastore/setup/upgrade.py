@@ -29,6 +29,7 @@ from airflow_hive_acid.metastore.schema.ours import (
     VERSION_7,
     VERSION_8,
     VERSION_9,
+    VERSION_10,
 )
 from airflow_hive_acid.metastore.schema.types import METADATA
 
@@ -109,6 +110,10 @@ def _create_version_9(connection: Connection) -> None:
     METADATA.create_all(connection, tables=list(VERSION_9))
 
 
+def _create_version_10(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=list(VERSION_10))
+
+
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
@@ -119,6 +124,7 @@ STEPS = (
     UpgradeStep(7, f"tables {', '.join(table.name for table in VERSION_7)}", _create_version_7),
     UpgradeStep(8, f"table {', '.join(table.name for table in VERSION_8)}", _create_version_8),
     UpgradeStep(9, f"table {', '.join(table.name for table in VERSION_9)}", _create_version_9),
+    UpgradeStep(10, f"table {', '.join(table.name for table in VERSION_10)}", _create_version_10),
 )
 EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""

@@ -230,12 +230,14 @@ def test_only_current_directories_are_measured() -> None:
     ]
     writes = ValidWriteIdList(8, aborted=frozenset({7}), table="default.t").for_compactor()
     sizes = DirectorySizes.of(acid_state(listing, writes, ValidTxnList(20)))
-    assert sizes == DirectorySizes(100, 12, 2, files=3, delete_deltas=1, delete_bytes=5)
+    assert sizes == DirectorySizes(
+        100, 12, 2, files=3, delete_deltas=1, delete_bytes=5, base_files=1, base_write_id=5, newest_compaction=10
+    )
     assert sizes.measure() == Measure(
         files=3, deltas=2, delete_deltas=1, base_bytes=100, delta_bytes=12, delete_bytes=5
     )
     originals = DirectorySizes.of(acid_state([FileEntry("000000_0", 40)], writes, ValidTxnList(20)))
-    assert originals == DirectorySizes(base_bytes=40, delta_bytes=0, deltas=0, files=1)
+    assert originals == DirectorySizes(base_bytes=40, delta_bytes=0, deltas=0, files=1, base_files=1)
 
 
 PCT, NUM = "hive.compactor.delta.pct.threshold", "hive.compactor.delta.num.threshold"

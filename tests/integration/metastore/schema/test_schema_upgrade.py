@@ -29,6 +29,7 @@ NEW = tuple(
         *schema.VERSION_7,
         *schema.VERSION_8,
         *schema.VERSION_9,
+        *schema.VERSION_10,
     )
 )
 
@@ -115,21 +116,23 @@ def test_an_upgrade_by_somebody_else_is_noticed_while_tables_are_missing(
 def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
     counts = rows.counts()
     for _ in range(2):
-        assert client.upgrade_schema() == schema.SchemaUpgrade(9, 9, ())
+        assert client.upgrade_schema() == schema.SchemaUpgrade(10, 10, ())
     assert rows.counts() == counts
 
 
-def test_the_last_version_gets_the_table_of_mirrors_and_keeps_what_is_there(client: MetastoreClient, rows: Any) -> None:
+def test_an_older_version_gets_the_tables_of_mirrors_and_reads_and_keeps_what_is_there(
+    client: MetastoreClient, rows: Any
+) -> None:
     with client.database.transaction() as connection:
-        METADATA.drop_all(connection, list(schema.VERSION_9))
+        METADATA.drop_all(connection, [*schema.VERSION_9, *schema.VERSION_10])
         connection.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=8))
     client.database.forget_features()
     assert client.mirrors.list() == []
     with pytest.raises(SchemaVersionError, match="no table for mirrors yet: run 'hive-acid schema upgrade'"):
         client.mirrors.register("w.t", "delta:/m", "me")
-    there = [name for name in METADATA.tables if name != "HIVE_ACID_MIRROR"]
+    there = [name for name in METADATA.tables if name not in ("HIVE_ACID_MIRROR", "HIVE_ACID_READ")]
     counts = {name: rows.count(name) for name in there}
-    assert client.upgrade_schema() == schema.SchemaUpgrade(8, 9, ("table HIVE_ACID_MIRROR",))
+    assert client.upgrade_schema() == schema.SchemaUpgrade(8, 10, ("table HIVE_ACID_MIRROR", "table HIVE_ACID_READ"))
     assert {name: rows.count(name) for name in there} == counts
     client.database.forget_features()
     assert client.mirrors.register("w.t", "delta:/m", "me").sequence == 0
@@ -163,7 +166,7 @@ def test_an_interrupted_upgrade_is_finished_by_the_next(
     """MySQL commits each CREATE by itself."""
     interrupt(client)
     client.database.forget_features()
-    assert client.upgrade_schema().after == 9
+    assert client.upgrade_schema().after == 10
     assert rows.select("HIVE_ACID_VERSION") == [(1, schema.EXTENSION_VERSION)]
     assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
     assert "HIVE_ACID_WRITE_SET" in indexes(client, "WRITE_SET")
@@ -174,7 +177,7 @@ def test_tables_of_a_newer_release_are_left_to_it(client: MetastoreClient, rows:
     rows.update("HIVE_ACID_VERSION", {"HAV_VERSION": 99})
     counts = rows.counts()
     for verb in (client.check_schema, client.create_schema, client.upgrade_schema):
-        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 9: install the newer release"):
+        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 10: install the newer release"):
             verb()
     assert rows.counts() == counts
 
