@@ -52,6 +52,9 @@ class Result(NamedTuple):
 SAVEPOINT = Step(sa.text("SAVEPOINT hive_acid_undo"))
 """Start of what a conflict undoes while the transaction goes on."""
 UNDO = Step(sa.text("ROLLBACK TO SAVEPOINT hive_acid_undo"))
+APART = Step(sa.text("COMMIT"))
+"""In a batch that ends with its COMMIT: what comes before it is a transaction of its own. Only where a batch takes one
+trip; should a later statement fail, the earlier transactions stay."""
 
 
 class PairList:

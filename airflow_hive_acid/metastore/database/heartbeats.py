@@ -44,6 +44,8 @@ class Heartbeater:
         self._lost: dict[int, HiveAcidError] = {}
         self._ends: dict[int, Callable[[], object]] = {}
         self._changed = threading.Condition()
+        self._sleeping: dict[threading.Thread, float] = {}
+        """When each of the threads that wait will look again by itself."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
 
@@ -51,7 +53,8 @@ class Heartbeater:
         """Keep a txn alive from now on; whether nobody did so far."""
         with self._changed:
             is_new = txn_id not in self._due
-            self._due[txn_id] = time.monotonic() + self._interval * _FIRST_PART * random.random()  # noqa: S311
+            due = time.monotonic() + self._interval * _FIRST_PART * random.random()  # noqa: S311
+            self._due[txn_id] = due
             # A forked process has the set, but not the threads.
             self._threads = {t for t in self._threads if t.is_alive()}
             if len(self._threads) < min(self._most, len(self._due)):
@@ -59,7 +62,7 @@ class Heartbeater:
                 thread = threading.Thread(target=self._run, name="hive-acid-heartbeat", daemon=True)
                 self._threads.add(thread)
                 thread.start()
-            self._changed.notify()
+            self._call(due)
             return is_new
 
     def end_later(self, txn_id: int, end: Callable[[], object]) -> None:
@@ -80,7 +83,6 @@ class Heartbeater:
             self._due.pop(txn_id, None)
             self._lost.pop(txn_id, None)
             self._ends.pop(txn_id, None)
-            self._changed.notify()
 
     def lost(self, txn_id: int) -> HiveAcidError | None:
         """What became of a txn that a heartbeat found not open any more."""
@@ -110,7 +112,7 @@ class Heartbeater:
             while not self._closed:
                 if not self._due:
                     # Linger for a while: the next txn of this client often follows at once.
-                    if not self._changed.wait(timeout=self._interval):
+                    if not self._sleep(self._interval) and not self._due:
                         self._threads.discard(threading.current_thread())
                         return None
                     continue
@@ -118,9 +120,27 @@ class Heartbeater:
                 wait = self._due[txn_id] - time.monotonic()
                 if wait <= 0:
                     self._due[txn_id] = time.monotonic() + self._interval
+                    self._call(min(self._due.values()))  # a beat may take long
                     return txn_id
-                self._changed.wait(timeout=wait)
+                self._sleep(wait)
             return None
+
+    def _call(self, due: float) -> None:
+        """See to it that a thread looks by then; the lock is held.
+
+        One that does so anyway is let sleep: a short txn should not cost two changes of threads.
+        """
+        if all(wakes > due for thread, wakes in self._sleeping.items() if thread in self._threads):
+            self._changed.notify()
+
+    def _sleep(self, seconds: float) -> bool:
+        """Wait to be called; whether somebody did. The lock is held."""
+        me = threading.current_thread()
+        self._sleeping[me] = time.monotonic() + seconds
+        try:
+            return self._changed.wait(timeout=seconds)
+        finally:
+            del self._sleeping[me]
 
     def _soon(self) -> float:
         return min(self._interval / 10, _SOON_SECONDS)

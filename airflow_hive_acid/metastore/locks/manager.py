@@ -28,9 +28,9 @@ from airflow_hive_acid.metastore.locks.interface import (
 )
 from airflow_hive_acid.metastore.locks.lease_locks import blocking_under_lease
 from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
-from airflow_hive_acid.metastore.locks.single_object import grant_at_once
+from airflow_hive_acid.metastore.locks.single_object import TXN_AND_NEXT_ID, grant_at_once
 from airflow_hive_acid.metastore.names.objects import info, lock_partition
-from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, NEXT_LOCK_ID
 from airflow_hive_acid.metastore.txns.txns import heartbeat_step, require_open, txn_problem
 
 if TYPE_CHECKING:
@@ -43,13 +43,6 @@ if TYPE_CHECKING:
 _H = HIVE_LOCKS.c
 _EXT = bindparam("lock_id", type_=sa.BigInteger)
 _NEXT_ID = select(NEXT_LOCK_ID.c.NL_NEXT).with_for_update()
-#: Locks both rows; what it returns are their latest values, and it decides nothing else (R3).
-_TXN_AND_NEXT_ID = (
-    select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_META_INFO, NEXT_LOCK_ID.c.NL_NEXT)
-    .select_from(TXNS.join(NEXT_LOCK_ID, sa.true()))
-    .where(TXNS.c.TXN_ID == bindparam("txn_id"))
-    .with_for_update()
-)
 _ADVANCE_ID = update(NEXT_LOCK_ID).values(NL_NEXT=bindparam("next"))
 _INSERT = insert(HIVE_LOCKS).values(
     HL_LOCK_EXT_ID=_EXT,
@@ -124,9 +117,9 @@ def enqueue(
         Lock(_ANY_ID, number, request.txn_id, c.database, c.table, lock_partition(c.partition), c.type)
         for number, c in enumerate(components, 1)
     ]
-    first = Step(_TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
+    first = Step(TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
     if mirror is None and finish and request.txn_id and len(components) == 1:
-        granted = grant_at_once(connection, request, components[0], first)
+        granted = grant_at_once(connection, request, components[0])
         if granted is not None:
             return LockResponse(granted, LockState.ACQUIRED)
     locked, *others = execute_batch(connection, [first, *(_look_steps(wanted) if mirror is None else ())])

@@ -20,11 +20,13 @@ from airflow_hive_acid.metastore.locks.compatibility import BLOCKING
 from airflow_hive_acid.metastore.names.objects import info, lock_partition
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     HIVE_LOCKS,
+    MIN_HISTORY_WRITE_ID,
     NEXT_LOCK_ID,
     TXN_COMPONENTS,
     TXN_TO_WRITE_ID,
     TXNS,
 )
+from airflow_hive_acid.metastore.txns.history import REGISTERED_COLUMNS, SMALLEST_NEEDED
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -38,18 +40,30 @@ _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
 _LETTER = bindparam("type", type_=sa.CHAR(1))
 
 
-def grant_at_once(
-    connection: Connection, request: LockRequest, component: LockComponent, lock_both: Step
-) -> int | None:
-    """Grant a request and end the transaction; returns the lock's id, or None when it has to go the long way.
+#: Locks both rows; what it returns are their latest values, and it decides nothing else (R3).
+TXN_AND_NEXT_ID = (
+    select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_META_INFO, NEXT_LOCK_ID.c.NL_NEXT)
+    .select_from(TXNS.join(NEXT_LOCK_ID, sa.true()))
+    .where(TXNS.c.TXN_ID == bindparam("txn_id"))
+    .with_for_update()
+)
 
-    :param lock_both: the statement that locks the txn's row and the queue's.
-    """
-    granted = at_once(connection, lambda: [lock_both, _grant_step(request, component)])
+
+def grant_at_once(connection: Connection, request: LockRequest, component: LockComponent) -> int | None:
+    """Grant a request and end the transaction; returns the lock's id, or None when it has to go the long way."""
+    granted = at_once(connection, lambda: grant_steps(request, component))
     return None if granted is None else int(granted[0][0])
 
 
-def _grant_step(request: LockRequest, component: LockComponent) -> Step:
+def grant_steps(request: LockRequest, component: LockComponent, *, pins: bool = False) -> list[Step]:
+    """The statements that grant a request of a txn. The last one returns the lock's id; without a row nothing is done.
+
+    :param pins: register what the txn needs of the table in the same breath (R10); the row holds the write id as well.
+    """
+    return [Step(TXN_AND_NEXT_ID, {"txn_id": request.txn_id}), _grant_step(request, component, pins=pins)]
+
+
+def _grant_step(request: LockRequest, component: LockComponent, *, pins: bool) -> Step:
     letter = component.operation.code if component.transactional else None
     if letter is not None and component.dynamic_partitions:
         letter = "u" if letter in ("u", "d") else "i"
@@ -68,12 +82,12 @@ def _grant_step(request: LockRequest, component: LockComponent) -> Step:
             "operation": letter,
             "written_part": None if component.dynamic_partitions else component.partition,
         }
-    statement = _grant(component.type, whole_database=component.table is None, writes=letter is not None)
+    statement = _grant(component.type, whole_database=component.table is None, writes=letter is not None, pins=pins)
     return Step(statement, parameters)
 
 
 @cache
-def _grant(kind: LockType, *, whole_database: bool, writes: bool) -> sa.Select[Any]:
+def _grant(kind: LockType, *, whole_database: bool, writes: bool, pins: bool) -> sa.Select[Any]:
     """Take the next id and insert lock and component, if the txn is open and nothing can be in the way."""
     blocking = [_H.HL_DB == _DB, _H.HL_TXNID != _TXN, or_(*(_H.HL_LOCK_TYPE == t.value for t in BLOCKING[kind]))]
     # One look for each kind of place: with an OR the server would rather read all locks of the database.
@@ -90,7 +104,15 @@ def _grant(kind: LockType, *, whole_database: bool, writes: bool) -> sa.Select[A
     parts = [advance.cte("advance"), _lock(free).cte("lock")]
     if writes:
         parts.append(_component(free).cte("component"))
-    return select(free.c.NL_NEXT).add_cte(*parts)
+    if not pins:
+        return select(free.c.NL_NEXT).add_cte(*parts)
+    pinned = (
+        insert(MIN_HISTORY_WRITE_ID)
+        .from_select(REGISTERED_COLUMNS, select(_TXN, _DB, _TBL, SMALLEST_NEEDED).select_from(free))
+        .returning(MIN_HISTORY_WRITE_ID.c.MH_WRITEID)
+        .cte("pinned")
+    )
+    return select(free.c.NL_NEXT, pinned.c.MH_WRITEID).join(pinned, sa.true()).add_cte(*parts)
 
 
 def _lock(free: sa.CTE) -> sa.Insert:

@@ -7,14 +7,9 @@ before any work is done. R1: write ids come after the grant, and are stamped int
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
-
-import sqlalchemy as sa
-from sqlalchemy import select
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import (
     HiveAcidError,
@@ -23,61 +18,34 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
     WriteConflictError,
 )
-from airflow_hive_acid.format.id_ranges import IdRanges
-from airflow_hive_acid.metastore.database.backend import Step, finish_batch
+from airflow_hive_acid.metastore.database.backend import finish_batch
 from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockResponse
-from airflow_hive_acid.metastore.notifications import events
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.protocol.allocation import allocate_all
+from airflow_hive_acid.metastore.protocol.at_once import begin_at_once
 from airflow_hive_acid.metastore.protocol.handover import leave, take_up
 from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
-from airflow_hive_acid.metastore.protocol.transaction import Begun
-from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+from airflow_hive_acid.metastore.protocol.looks import begun_of, cleanable_step, covers, is_cleaned_away
 from airflow_hive_acid.metastore.txns.conflicts import early_conflict, early_step
-from airflow_hive_acid.metastore.txns.history import register_steps
-from airflow_hive_acid.metastore.txns.snapshots import (
-    FEW,
-    Names,
-    Snapshot,
-    is_one_of,
-    names_of,
-    table_parameters,
-    take_snapshot,
-    take_snapshot_and,
-)
-from airflow_hive_acid.metastore.txns.write_ids import allocate
+from airflow_hive_acid.metastore.txns.history import pin_steps
+from airflow_hive_acid.metastore.txns.snapshots import FEW, Snapshot, take_snapshot, take_snapshot_and
+from airflow_hive_acid.metastore.verbs import AGENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.leases.model import Lease
     from airflow_hive_acid.metastore.locks.interface import LockComponent
-    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.protocol.at_once import AtOnce
     from airflow_hive_acid.metastore.protocol.handover import Patience
     from airflow_hive_acid.metastore.protocol.table_uses import TableUse
+    from airflow_hive_acid.metastore.protocol.transaction import Begun
     from airflow_hive_acid.metastore.verbs import Verbs
 
 log = logging.getLogger(__name__)
-
-_CQ, _CC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
-
-
-@cache
-def _cleanable(names: Names) -> sa.CompoundSelect[Any]:
-    """Txns of compactions after which a Cleaner has removed files, or may be doing so."""
-    return sa.union_all(
-        select(_CQ.CQ_TXN_ID).where(
-            _CQ.CQ_STATE == "r",
-            _CQ.CQ_TXN_ID > 0,
-            _CQ.CQ_NEXT_TXN_ID.is_not(None),
-            is_one_of(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, names),
-        ),
-        select(_CC.CC_TXN_ID).where(
-            _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, names)
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +61,17 @@ class Locks:
 
 @dataclass(slots=True)
 class PendingTransaction:
-    """A txn that is open and whose locks are asked for, but perhaps not granted yet."""
+    """A txn that is open and whose locks are asked for, but perhaps not granted yet.
+
+    :ivar at_once: what was done beyond that, if it was.
+    """
 
     client: Verbs
     txn_id: int
     uses: tuple[TableUse, ...]
     response: LockResponse
     lease: Lease | None = None
+    at_once: AtOnce | None = None
 
     @property
     def granted(self) -> bool:
@@ -139,10 +111,10 @@ def begin(
     :raises WriteConflictError: when it had to start over ``hive.txn.retrysnapshot.max.count`` times.
     """
     tries = max(1, client.settings.integer("hive.txn.retrysnapshot.max.count"))
-    for _ in range(tries):
+    for number in range(tries):
         wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
         taken_up = _taken_up(client, uses, wanted, patience, reads=kind is TxnType.READ_ONLY)
-        pending = taken_up or start(client, uses, agent_info, kind, wanted, opened)
+        pending = taken_up or start(client, uses, agent_info, kind, wanted, opened, at_once=number == 0)
         try:
             if taken_up is not None and opened is not None:
                 opened(taken_up.txn_id)
@@ -153,7 +125,7 @@ def begin(
                     client, pending.txn_id, response.lock_id, wanted.components, response.blocked_by,
                     reads=kind is TxnType.READ_ONLY,
                 )  # fmt: skip
-            begun = prepare(pending)
+            begun = prepare(pending) if pending.at_once is None else pending.at_once.begun
         except LocksPendingError:
             raise
         except BaseException as error:
@@ -175,22 +147,28 @@ def start(
     kind: TxnType,
     locks: Locks | None = None,
     opened: Callable[[int], None] | None = None,
+    *,
+    at_once: bool = False,
 ) -> PendingTransaction:
-    """Open a txn and ask for its locks, without waiting."""
+    """Open a txn and ask for its locks, without waiting.
+
+    :param at_once: where that takes no longer, do everything else, too, if they are granted.
+    """
     wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
     txn_id = client.open_txn(agent_info=agent_info, type=kind)
     client.heartbeats.add(txn_id)
     try:
         if opened is not None:
             opened(txn_id)
-        response = _ask(client, wanted, txn_id, agent_info)
+        done = begin_at_once(client, txn_id, uses, wanted.components, agent_info or AGENT) if at_once else None
+        response = _ask(client, wanted, txn_id, agent_info) if done is None else done.response
         if response.state is LockState.NOT_ACQUIRED:
             raise LockDeniedError(response.message or f"the locks of txn {txn_id} were refused")
     except BaseException as error:
         client.heartbeats.remove(txn_id)
         _abort_quietly(client, txn_id, error)
         raise
-    return PendingTransaction(client, txn_id, uses, response, client.leases.current)
+    return PendingTransaction(client, txn_id, uses, response, client.leases.current, done)
 
 
 def _taken_up(
@@ -230,64 +208,47 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     gap = client.gap_timeout_ms
     few = len(tables) <= FEW
 
-    def pin(connection: Connection, earlier: Snapshot | None) -> Snapshot:
-        features = client.database.features(connection)
-        snapshot = take_snapshot(connection, tables, txn_id, gap)
-        finish_batch(connection, register_steps(features, txn_id, _needed(snapshot), again=earlier is not None))
-        return snapshot
+    if not tables:
+        snapshot = client.database.run(lambda connection: take_snapshot(connection, tables, txn_id, gap), hot=True)
+        return begun_of(pending.response.lock_id or None, txn_id, pending.uses, snapshot, {})
 
-    def look(connection: Connection, pinned: Snapshot) -> Begun | Snapshot | None:
+    def pin(connection: Connection, earlier: Snapshot | None, tried: list[None]) -> dict[TableName, int]:
+        needed, again = None if earlier is None else earlier.needed(), bool(tried) or earlier is not None
+        tried.append(None)
+        steps = pin_steps(client.database.features(connection), txn_id, tables, needed, again=again)
+        results = finish_batch(connection, steps)
+        return {TableName(r[0], r[1]): r[2] for r in results[-1].rows} if results else {}
+
+    def look(connection: Connection, pinned: Mapping[TableName, int]) -> Begun | Snapshot | None:
         early = [early_step(txn_id)] if written else []
-        if not tables:
-            snapshot = take_snapshot(connection, tables, txn_id, gap)
-            return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, {}, {})
-        names = names_of(connection, tables)
-        of_tables = Step(_cleanable(names), table_parameters(tables, names))
-        snapshot, results = take_snapshot_and(connection, tables, txn_id, gap, [*early, of_tables])
-        if not snapshot.same_lists(pinned):
+        looks = [*early, cleanable_step(connection, tables)]
+        snapshot, results = take_snapshot_and(connection, tables, txn_id, gap, looks)
+        if not covers(pinned, snapshot):
             return snapshot
         if written and early_conflict(txn_id, results[0].rows, snapshot.valid_txns) is not None:
             return None
-        # R10: a Cleaner may have removed what this snapshot needs, in favour of a compaction that it does not see.
-        if any(not _sees(snapshot.valid_txns, row[0]) for row in results[-1].rows):
+        if is_cleaned_away(snapshot, results[-1].rows):
             return None
-        write_ids = _allocate(connection, client, txn_id, written)
-        lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}
-        return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, lists, write_ids)
+        write_ids = allocate_all(connection, client, txn_id, written)
+        return begun_of(pending.response.lock_id or None, txn_id, pending.uses, snapshot, write_ids)
 
-    pinned: Snapshot | None = None
+    earlier: Snapshot | None = None
     while True:
-        earlier = pinned
-        current = client.database.run(
-            lambda connection, earlier=earlier: pin(connection, earlier),  # type: ignore[misc]
+        tried: list[None] = []
+        pinned = client.database.run(
+            lambda connection, earlier=earlier, tried=tried: pin(connection, earlier, tried),  # type: ignore[misc]
             hot=few,
         )
         found = client.database.run(
-            lambda connection, current=current: look(connection, current),  # type: ignore[misc]
+            lambda connection, pinned=pinned: look(connection, pinned),  # type: ignore[misc]
             retry_duplicates=True,
             hot=few,
         )
         if not isinstance(found, Snapshot):
             return found
-        # R10: somebody moved between registering and looking; register what is needed now, and look again.
-        pinned = found
+        # R10: it needs more than was registered; register that, and look again.
+        earlier = found
         pending.client.heartbeat(txn_id)
-
-
-def with_own(write_ids: ValidWriteIdList, write_id: int | None) -> ValidWriteIdList:
-    """The list of a txn that may read what it writes itself.
-
-    Ids between the snapshot and our own belong to others who allocated since: open, whatever became of them.
-    """
-    if write_id is None or write_ids.is_valid(write_id):
-        return write_ids
-    others = IdRanges([(write_ids.high_watermark + 1, write_id - 1)])
-    return dataclasses.replace(
-        write_ids,
-        high_watermark=max(write_id, write_ids.high_watermark),
-        open=(write_ids.open_ids | others) - {write_id},
-        min_open=None,
-    )
 
 
 def abandon(pending: PendingTransaction, error: BaseException) -> None:
@@ -305,33 +266,3 @@ def _abort_quietly(client: Verbs, txn_id: int, error: BaseException) -> None:
         log.warning("txn %d cannot be aborted now, and will be when the metastore answers: %s", txn_id, problem)
     except HiveAcidError as problem:
         log.warning("txn %d could not be aborted and will time out: %s", txn_id, problem)
-
-
-def _needed(snapshot: Snapshot) -> Mapping[TableName, int]:
-    return {table: write_ids.min_open_or_next() for table, write_ids in snapshot.write_ids.items()}
-
-
-def _allocate(connection: Connection, client: Verbs, txn_id: int, tables: list[TableName]) -> dict[TableName, int]:
-    """Write ids of all tables, in the order of names, so that two txns never wait for each other here; ends the
-    transaction."""
-    write_ids: dict[TableName, int] = {}
-
-    def announce(last: TableName, pairs: dict[int, int]) -> list[Step]:
-        write_ids[last] = pairs[txn_id]
-        return client.notifications.steps(
-            connection, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()]
-        )
-
-    for table in tables[:-1]:
-        write_ids[table] = allocate(connection, table, [txn_id])[txn_id]
-    # One table without events takes one round trip; what was read before in this transaction has locked nothing.
-    short = len(tables) == 1 and not client.notifications.enabled(connection)
-    for table in tables[-1:]:
-        pairs = allocate(connection, table, [txn_id], short=short, finish=partial(announce, table))
-        write_ids[table] = pairs[txn_id]
-    return write_ids
-
-
-def _sees(txns: ValidTxnList, txn_id: int) -> bool:
-    # An aborted compaction replaced nothing.
-    return txns.is_valid(txn_id) or txns.is_aborted(txn_id)

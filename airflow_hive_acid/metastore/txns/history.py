@@ -1,7 +1,11 @@
 """What readers and open txns still need: MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID and the low-water marks.
 
 Hive 4.0 and 4.1 protect readers by MIN_HISTORY_LEVEL, 4.2 by MIN_HISTORY_WRITE_ID. We write both wherever the table
-exists, and whoever deletes must respect both (R10: register first, then look again).
+exists, and whoever deletes must respect both (R10: register first, then look).
+
+What a txn needs of a table is computed by the statement that registers it: the smallest write id that any snapshot of
+it, taken from then on, can find open or not yet given. Such a look can only need more recent ids: a write id that is
+open later was open before, or given since, which made it larger than all there were.
 """
 
 from __future__ import annotations
@@ -16,11 +20,17 @@ from airflow_hive_acid.metastore.database.backend import Step
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.expressions import smaller
 from airflow_hive_acid.metastore.database.layouts import either
-from airflow_hive_acid.metastore.schema.hive_transactions import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    MIN_HISTORY_LEVEL,
+    MIN_HISTORY_WRITE_ID,
+    NEXT_WRITE_ID,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
 from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sqlalchemy.engine import Connection
 
@@ -52,6 +62,36 @@ _REGISTER = insert(MIN_HISTORY_WRITE_ID).values(
     MH_TABLE=bindparam("tbl"),
     MH_WRITEID=bindparam("write_id"),
 )
+_TXN = bindparam("txn_id", type_=sa.BigInteger)
+_DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
+
+
+def _smallest_needed() -> sa.ColumnElement[int]:
+    """Of a table: the smallest write id whose history a txn may need. Written as decision 61 wants it."""
+    t2w, opened, following = TXN_TO_WRITE_ID.alias("of_txn"), TXNS.alias("opened"), NEXT_WRITE_ID.c
+    of_table = (t2w.c.T2W_DATABASE == _DB, t2w.c.T2W_TABLE == _TBL)
+    of_each = (
+        select(t2w.c.T2W_WRITEID)
+        .where(*of_table, t2w.c.T2W_TXNID >= opened.c.TXN_ID, t2w.c.T2W_TXNID <= opened.c.TXN_ID)
+        .order_by(t2w.c.T2W_TXNID)
+        .limit(1)
+        .scalar_subquery()
+    )
+    of_open = select(of_each.label("write_id")).where(opened.c.TXN_STATE == "o")
+    # A snapshot does not see who began after its txn, committed or not.
+    later = select(t2w.c.T2W_WRITEID).where(*of_table, t2w.c.T2W_TXNID > _TXN).order_by(t2w.c.T2W_TXNID).subquery()
+    not_given = select(following.NWI_NEXT).where(following.NWI_DATABASE == _DB, following.NWI_TABLE == _TBL)
+    each = sa.union_all(of_open, select(later.c.T2W_WRITEID), not_given).subquery("each")
+    return func.coalesce(select(func.min(each.c.write_id)).scalar_subquery(), 1)
+
+
+SMALLEST_NEEDED = _smallest_needed()
+"""As an expression with the parameters ``txn_id``, ``db`` and ``tbl``: what :func:`pin_steps` registers."""
+REGISTERED_COLUMNS = ("MH_TXNID", "MH_DATABASE", "MH_TABLE", "MH_WRITEID")
+_PIN = insert(MIN_HISTORY_WRITE_ID).from_select(REGISTERED_COLUMNS, select(_TXN, _DB, _TBL, SMALLEST_NEEDED))
+_PINNED = select(
+    MIN_HISTORY_WRITE_ID.c.MH_DATABASE, MIN_HISTORY_WRITE_ID.c.MH_TABLE, MIN_HISTORY_WRITE_ID.c.MH_WRITEID
+).where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == _TXN)
 _FORGET_LEVEL = delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID == bindparam("txn_id"))
 _FORGET_WRITE_IDS = delete(MIN_HISTORY_WRITE_ID).where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == bindparam("txn_id"))
 
@@ -71,20 +111,29 @@ def min_txn_seen_open(connection: Connection, features: Features) -> int:
     return int(connection.execute(_MIN_SEEN).scalar_one()) if features.min_history_level else MAX_ID
 
 
-def register_steps(
-    features: Features, txn_id: int, needed: Mapping[TableName, int], *, again: bool = False
+def pin_steps(
+    features: Features,
+    txn_id: int,
+    tables: Iterable[TableName],
+    needed: Mapping[TableName, int] | None = None,
+    *,
+    again: bool = False,
 ) -> list[Step]:
     """Statements that register what a txn needs of each table (addWriteIdsToMinHistory); none if the table is absent.
 
-    :param needed: smallest write id needed, by table (``ValidWriteIdList.min_open_or_next``).
+    The last one reads what is registered: database, table and write id.
+
+    :param needed: smallest write id needed, by table, as a snapshot has it (``ValidWriteIdList.min_open_or_next``); by
+        default no larger one than any snapshot of the txn can need from now on.
     :param again: replace what was registered before.
     """
     if not features.min_history_write_id:
         return []
     steps = [Step(_FORGET_WRITE_IDS, {"txn_id": txn_id})] if again else []
-    return steps + [
-        Step(_REGISTER, {"txn_id": txn_id, "db": t.database, "tbl": t.name, "write_id": w}) for t, w in needed.items()
-    ]
+    for table in tables:
+        place = {"txn_id": txn_id, "db": table.database, "tbl": table.name}
+        steps.append(Step(_PIN, place) if needed is None else Step(_REGISTER, {**place, "write_id": needed[table]}))
+    return [*steps, Step(_PINNED, {"txn_id": txn_id})]
 
 
 def forget_steps(features: Features, txn_id: int) -> list[Step]:

@@ -318,9 +318,9 @@ class Snapshot:
     valid_txns: ValidTxnList
     write_ids: Mapping[TableName, ValidWriteIdList]
 
-    def same_lists(self, other: Snapshot) -> bool:
-        """Whether both see the same write ids of every table."""
-        return self.write_ids == other.write_ids
+    def needed(self) -> dict[TableName, int]:
+        """The smallest write id of each table whose history a reader with these lists may need."""
+        return {table: write_ids.min_open_or_next() for table, write_ids in self.write_ids.items()}
 
 
 def open_txns(connection: Connection, gap_timeout_ms: int) -> OpenTxns:
@@ -358,22 +358,29 @@ def take_snapshot_and(
     if not tables:
         opened = open_txns(connection, gap_timeout_ms)
         return Snapshot(opened, read_txn_list(opened, current_txn), {}), execute_batch(connection, more)
-    parameters = {
-        "gap_timeout": gap_timeout_ms,
-        "current_txn": current_txn,
-        **statement_time(connection),
-    }
+    step = snapshot_step(connection, tables, current_txn, gap_timeout_ms)
+    first, *results = (finish_batch if finish else execute_batch)(connection, [step, *more])
+    return fold_snapshot(tables, first.rows, current_txn), results
+
+
+def snapshot_step(connection: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int) -> Step:
+    """The statement for :func:`fold_snapshot`, about at least one table."""
+    parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **statement_time(connection)}
+    return _step(connection, _snapshot_of, tables, parameters)
+
+
+def fold_snapshot(tables: Sequence[TableName], rows: Iterable[Any], current_txn: int) -> Snapshot:
+    """What the rows of :func:`snapshot_step` say."""
     txn_rows: list[tuple[int, str, int | None, int | None]] = []
     rest = []
-    found, results = _rows(connection, _snapshot_of, tables, parameters, more, finish=finish)
-    for row in found:
+    for row in rows:
         if row[0] == 0:
             txn_rows.append((row[3], row[1], row[4], row[5]))
         else:
             rest.append(row)
     opened = fold_txn_rows(sorted(txn_rows))
     valid = read_txn_list(opened, current_txn)
-    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset())), results
+    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset()))
 
 
 def valid_write_ids(
@@ -388,9 +395,9 @@ def valid_write_ids(
         return {}
     floor = txns.first_open_or_next
     parameters = {"floor": floor, "mark": txns.high_watermark}
-    rows, _ = _rows(connection, _for_list, tables, parameters, [])
+    (found,) = execute_batch(connection, [_step(connection, _for_list, tables, parameters)])
     unseen = connection.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
-    return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
+    return _fold_tables(tables, found.rows, txns, floor, frozenset(unseen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,9 +430,9 @@ def write_ids_and_table_ids(
     else:
         parameters = {"floor": txns.first_open_or_next, "mark": txns.high_watermark}
         statement = _for_list_and_tables
-    rows, _ = _rows(connection, statement, tables, parameters, [], finish=True)
+    (result,) = finish_batch(connection, [_step(connection, statement, tables, parameters)])
     by_kind: dict[int, list[Any]] = {kind: [] for kind in range(5)}
-    for row in rows:
+    for row in result.rows:
         by_kind[row[0]].append(row)
     if txns is None:
         opened = fold_txn_rows(sorted((r[3], r[1], r[4], r[5]) for r in by_kind[0]))
@@ -440,20 +447,15 @@ def write_ids_and_table_ids(
     return valid, found
 
 
-def _rows(
+def _step(
     connection: Connection,
     statement: Callable[..., sa.CompoundSelect[Any]],
     tables: Sequence[TableName],
     parameters: dict[str, Any],
-    more: Sequence[Step],
-    *,
-    finish: bool = False,
-) -> tuple[Sequence[Any], list[Result]]:
+) -> Step:
     names = names_of(connection, tables)
     counting = backend_of(connection).layout.counts_txns
-    step = Step(statement(names, counting=counting), parameters | table_parameters(tables, names))
-    first, *rest = (finish_batch if finish else execute_batch)(connection, [step, *more])
-    return first.rows, rest
+    return Step(statement(names, counting=counting), parameters | table_parameters(tables, names))
 
 
 def _fold_tables(

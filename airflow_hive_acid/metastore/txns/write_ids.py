@@ -79,46 +79,56 @@ _STAMP = (
     .values(TC_WRITEID=bindparam("write_id"))
 )
 _TXN_OF = select(TXN_TO_WRITE_ID.c.T2W_TXNID).where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_WRITEID == bindparam("write_id"))
-_FOLLOWING = (
-    select(NEXT_WRITE_ID.c.NWI_NEXT)
-    .where(
-        NEXT_WRITE_ID.c.NWI_DATABASE == _DB,
-        NEXT_WRITE_ID.c.NWI_TABLE == _TBL,
-        exists().where(
-            TXNS.c.TXN_ID == bindparam("txn_id", type_=sa.BigInteger),
-            TXNS.c.TXN_STATE == TxnState.OPEN.value,
-            func.coalesce(TXNS.c.TXN_TYPE, 0) != int(TxnType.READ_ONLY),
-        ),
-        ~exists().where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id", type_=sa.BigInteger)),
-    )
-    .cte("following")
+#: Locks both rows, and decides nothing (R3).
+_LOCK_TXN_AND_NEXT = (
+    select(TXNS.c.TXN_ID, NEXT_WRITE_ID.c.NWI_NEXT)
+    .join(NEXT_WRITE_ID, sa.true())
+    .where(TXNS.c.TXN_ID == bindparam("txn_id"), NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
+    .with_for_update()
 )
-#: In one statement: the next id for a writer that has none; nothing happens when that is not how it is.
-_TAKE = select(_FOLLOWING.c.NWI_NEXT).add_cte(
-    update(NEXT_WRITE_ID)
-    .where(
-        NEXT_WRITE_ID.c.NWI_DATABASE == _DB,
-        NEXT_WRITE_ID.c.NWI_TABLE == _TBL,
-        NEXT_WRITE_ID.c.NWI_NEXT == _FOLLOWING.c.NWI_NEXT,
+
+
+def _take(*more: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """In one statement: the next id for a writer that has none; nothing happens when that is not how it is.
+
+    :param more: what else must hold.
+    """
+    txn_id = bindparam("txn_id", type_=sa.BigInteger)
+    of_table = (NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
+    is_writer = exists().where(
+        TXNS.c.TXN_ID == txn_id,
+        TXNS.c.TXN_STATE == TxnState.OPEN.value,
+        func.coalesce(TXNS.c.TXN_TYPE, 0) != int(TxnType.READ_ONLY),
     )
-    .values(NWI_NEXT=_FOLLOWING.c.NWI_NEXT + 1)
-    .cte("advance"),
-    insert(TXN_TO_WRITE_ID)
-    .from_select(
-        ["T2W_TXNID", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID"],
-        select(bindparam("txn_id", type_=sa.BigInteger), _DB, _TBL, _FOLLOWING.c.NWI_NEXT),
+    has_one = exists().where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == txn_id)
+    following = select(NEXT_WRITE_ID.c.NWI_NEXT).where(*of_table, is_writer, ~has_one, *more).cte("following")
+    next_id = following.c.NWI_NEXT
+    advance = update(NEXT_WRITE_ID).where(*of_table, NEXT_WRITE_ID.c.NWI_NEXT == next_id).values(NWI_NEXT=next_id + 1)
+    pair = insert(TXN_TO_WRITE_ID).from_select(
+        ["T2W_TXNID", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID"], select(txn_id, _DB, _TBL, next_id)
     )
-    .cte("pair"),
-    update(TXN_COMPONENTS)
-    .where(
-        TXN_COMPONENTS.c.TC_TXNID == bindparam("txn_id", type_=sa.BigInteger),
-        TXN_COMPONENTS.c.TC_DATABASE == _DB,
-        TXN_COMPONENTS.c.TC_TABLE == _TBL,
-        _FOLLOWING.c.NWI_NEXT.is_not(None),
-    )
-    .values(TC_WRITEID=_FOLLOWING.c.NWI_NEXT)
-    .cte("stamp"),
+    stamp = update(TXN_COMPONENTS).where(_IS_COMPONENT, next_id.is_not(None)).values(TC_WRITEID=next_id)
+    return select(next_id).add_cte(advance.cte("advance"), pair.cte("pair"), stamp.cte("stamp"))
+
+
+_IS_COMPONENT = sa.and_(
+    TXN_COMPONENTS.c.TC_TXNID == bindparam("txn_id", type_=sa.BigInteger),
+    TXN_COMPONENTS.c.TC_DATABASE == _DB,
+    TXN_COMPONENTS.c.TC_TABLE == _TBL,
 )
+_TAKE = _take()
+#: R1: only when the component is there, which comes with the lock.
+_TAKE_GRANTED = _take(exists().where(_IS_COMPONENT))
+
+
+def take_steps(table: TableName, txn_id: int) -> list[Step]:
+    """The statements that give a write id to a txn whose lock has been granted (R1); where writes are compound.
+
+    Without a row of the last one nothing is done: it has no lock, or has a write id already, or it would be the table's
+    first one.
+    """
+    one = {"db": table.database, "tbl": table.name, "txn_id": txn_id}
+    return [Step(_LOCK_TXN_AND_NEXT, one), Step(_TAKE_GRANTED, one)]
 
 
 def allocate(
@@ -148,7 +158,7 @@ def allocate(
     if short and len(ids) == 1 and not reallocate:
         one = {**of_table, "txn_id": ids[0]}
         # The long way: the table's first id, an id given already, or an error. R3: the locks wait, and decide nothing.
-        taken = at_once(connection, lambda: [Step(_LOCK_TXN, one), Step(_LOCK_NEXT, one), Step(_TAKE, one)])
+        taken = at_once(connection, lambda: [Step(_LOCK_TXN_AND_NEXT, one), Step(_TAKE, one)])
         if taken is not None:
             return {ids[0]: int(taken[0][0])}
     existing, next_id = _look(connection, of_table, table, ids)

@@ -15,7 +15,7 @@ from airflow_hive_acid.format.write_ids import (
     fold_write_ids,
     read_txn_list,
 )
-from airflow_hive_acid.metastore.protocol.begin import with_own
+from airflow_hive_acid.metastore.protocol.looks import with_own
 from tests.folds import fold_open_txns
 
 IDS = st.frozensets(st.integers(0, 40), max_size=30)

@@ -97,11 +97,12 @@ def server_statement(text: str, fixed: Mapping[str, Any]) -> ServerStatement:
 
 
 def run(
-    driver: Any, info: dict[Any, Any], steps: Sequence[tuple[ServerStatement, Mapping[str, Any]]], commit: bool
+    driver: Any, info: dict[Any, Any], steps: Sequence[tuple[ServerStatement, Mapping[str, Any]] | None], commit: bool
 ) -> list[Answer]:
     """Run statements in the connection's transaction, beginning one if there is none.
 
     :param driver: the psycopg connection; ``info`` remembers what it has prepared.
+    :param steps: statements with their parameters; None ends a transaction and begins the next, and has no answer.
     :param commit: end the transaction behind the last statement.
     """
     prepared: dict[bytes, bytes] = info.setdefault(_PREPARED, {})
@@ -123,8 +124,12 @@ def run(
 
         if connection.transaction_status == TransactionStatus.IDLE:
             send(_begin(driver), None, _SILENT)
-        for statement, parameters in steps:
-            send(statement.text, _values(statement, parameters), _ANSWERS)
+        for step in steps:
+            if step is None:
+                send(_COMMIT, None, _SILENT)
+                send(_begin(driver), None, _SILENT)
+            else:
+                send(step[0].text, _values(*step), _ANSWERS)
         if commit:
             send(_COMMIT, None, _SILENT)
         connection.pipeline_sync()

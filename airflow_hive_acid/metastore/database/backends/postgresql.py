@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 
 from airflow_hive_acid.metastore.database.backend import (
+    APART,
     COMMIT_SENT,
     LOCK_COUNT,
     Backend,
@@ -47,12 +48,16 @@ _HURRY = "-c statement_timeout=20000"
 _LOCK_OPENS_SHARED = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN SHARE MODE')
 _LOCK_OPENS_EXCLUSIVE = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN EXCLUSIVE MODE')
 _PREFER_INDEXES = sa.text(
-    "SELECT set_config(name, 'off', false) FROM pg_settings WHERE name IN ('enable_seqscan', 'jit')"
+    "SELECT set_config(name, CASE name WHEN 'plan_cache_mode' THEN 'force_generic_plan' ELSE 'off' END, false) "
+    "FROM pg_settings WHERE name IN ('enable_seqscan', 'jit', 'plan_cache_mode')"
 )
 """Without just-in-time compilation as well: before PostgreSQL 18 a table that has to be read as a whole makes a plan so
-dear, where ``enable_seqscan`` is off, that a statement of a few rows is compiled each time, in 100 to 500 ms."""
+dear, where ``enable_seqscan`` is off, that a statement of a few rows is compiled each time, in 100 to 500 ms. And by
+the plan that is there: of a statement with many parts the server believes that one made for the values would be
+cheaper, as soon as the tables have been analysed, and makes one each time, which takes longer than to run it."""
 _AS_USUAL = sa.text(
-    "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN ('enable_seqscan', 'jit')"
+    "SELECT set_config(name, reset_val, false) FROM pg_settings "
+    "WHERE name IN ('enable_seqscan', 'jit', 'plan_cache_mode')"
 )
 LISTEN = sa.text("LISTEN hive_acid_locks")
 UNLISTEN = sa.text("UNLISTEN *")
@@ -194,9 +199,8 @@ def _pipeline(connection: Connection, steps: Sequence[Step], *, commit: bool = F
     if not commit and not connection.in_transaction():
         connection.begin()  # what the batch begins is committed, or undone, by SQLAlchemy
     try:
-        answers = pipeline.run(
-            driver, connection.info, [(_compiled(connection, s.statement), s.parameters) for s in steps], commit
-        )
+        sent = [None if s is APART else (_compiled(connection, s.statement), s.parameters) for s in steps]
+        answers = pipeline.run(driver, connection.info, sent, commit)
     except BaseException as error:
         if driver.closed or driver.broken:
             connection.invalidate(error if isinstance(error, Exception) else None)

@@ -321,6 +321,25 @@ def test_the_four_verbs_of_a_write_need_seven_round_trips_and_five_without_event
     assert [t for t in trips if t != "commit"] == ["batch"] * most
 
 
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
+@pytest.mark.parametrize(("events", "most"), [(False, 4), (True, 7)])
+def test_a_transaction_of_one_table_needs_no_more_round_trips_than_the_four_verbs(
+    client: MetastoreClient, backend: str, monkeypatch: pytest.MonkeyPatch, events: bool, most: int
+) -> None:
+    """One to open, one for lock, registration, snapshot and write id, and the commit's. Names come back for events."""
+    if backend != "postgresql":
+        return
+    monkeypatch.setattr(client.notifications, "_wanted", events)
+    client.transaction({"db.t": "insert"}).commit()
+    trips: list[str] = []
+    run = pipeline.run
+    monkeypatch.setattr(pipeline, "run", lambda *arguments: (trips.append("batch"), run(*arguments))[1])
+    for event in ("before_cursor_execute", "commit", "rollback"):
+        sa.event.listen(client.database.engine, event, lambda *arguments, event=event: trips.append(event))
+    client.transaction({"db.t": "insert"}).commit()
+    assert [t for t in trips if t != "commit"] == ["batch"] * most
+
+
 @pytest.mark.rule("R11")
 def test_the_write_ids_of_a_hundred_tables_are_one_round_trip(
     client: MetastoreClient, backend: str, monkeypatch: pytest.MonkeyPatch
@@ -444,10 +463,12 @@ def test_statements_of_hot_verbs_prefer_indexes_and_are_not_compiled(client: Met
     """Where sequential scans are off, their cost would have a PostgreSQL before 18 compile statements of a few rows."""
     if backend != "postgresql":
         return
-    settings = sa.text("SELECT name, setting FROM pg_settings WHERE name IN ('enable_seqscan', 'jit')")
+    settings = sa.text(
+        "SELECT name, setting FROM pg_settings WHERE name IN ('enable_seqscan', 'jit', 'plan_cache_mode')"
+    )
     usual = client.database.read(lambda connection: dict(connection.execute(settings).all()))
     kept = client.database.run(lambda connection: dict(connection.execute(settings).all()), hot=True)
-    assert kept == {"enable_seqscan": "off", "jit": "off"}
+    assert kept == {"enable_seqscan": "off", "jit": "off", "plan_cache_mode": "force_generic_plan"}
     assert usual["enable_seqscan"] == "on"
 
 

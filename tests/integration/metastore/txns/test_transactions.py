@@ -18,6 +18,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
+from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.setup import schema
 from airflow_hive_acid.settings import Settings, Source
 
@@ -112,62 +113,123 @@ def test_a_transaction_reads_its_own_writes_but_not_those_allocated_between(
 
 @pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
 @pytest.mark.rule("R10")
-def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
+def test_what_is_needed_is_registered_before_the_snapshot_is_taken(
     client: MetastoreClient, other_client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    t1  R takes a first look, registers
-    t2                                    W commits a write: the second look differs
-    t3  R registers again, looks again, and finds the same: that snapshot it hands out
+    t1                        W has write id 2 and is open
+    t2  R registers: it may need the history of 2
+    t3                        W commits
+    t4  R looks: it sees 2, and needs less than it has registered
     """
-    from airflow_hive_acid.metastore.protocol import begin as beginning
-
-    look, look_and = beginning.take_snapshot, beginning.take_snapshot_and
-    seen: list[str] = []
-
-    def first_look(connection: Any, tables: Any, *arguments: Any) -> Any:
-        snapshot = look(connection, tables, *arguments)
-        seen.append(str(snapshot.write_ids[tables[0]]))
-        return snapshot
-
-    def second_look(connection: Any, tables: Any, *arguments: Any) -> Any:
-        snapshot, results = look_and(connection, tables, *arguments)
-        seen.append(str(snapshot.write_ids[tables[0]]))
-        return snapshot, results
-
     with other_client.transaction({"db.t": "insert"}):
         pass
     writer = other_client.begin({"db.t": "insert"})
-    monkeypatch.setattr(beginning, "take_snapshot", first_look)
-    monkeypatch.setattr(beginning, "take_snapshot_and", second_look)
-    register = beginning.register_steps
-    calls = []
-
-    def commit_after_registering(*arguments: Any, **options: Any) -> Any:
-        calls.append(options)
-        return register(*arguments, **options)
-
-    monkeypatch.setattr(beginning, "register_steps", commit_after_registering)
-    run = client.database.run
+    pending = client.start({"db.t": "select"})
+    run, registered = client.database.run, []
 
     def run_and_commit(operation: Any, *arguments: Any, **options: Any) -> Any:
         answer = run(operation, *arguments, **options)
-        if len(calls) == 1 and len(seen) == 1:
-            monkeypatch.setattr(client.database, "run", run)
+        if not registered:
+            registered.extend(rows.select("MIN_HISTORY_WRITE_ID", "MH_WRITEID", MH_TXNID=pending.txn_id))
             writer.commit()
         return answer
 
     monkeypatch.setattr(client.database, "run", run_and_commit)
-    with client.snapshot(["db.t"]) as reader:
-        assert seen == [
-            "db.t:2:2:2:",
-            "db.t:2:9223372036854775807::",
-            "db.t:2:9223372036854775807::",
-            "db.t:2:9223372036854775807::",
-        ]
-        assert [c["again"] for c in calls] == [False, True]
-        assert str(reader.snapshot["db.t"]) == "db.t:2:9223372036854775807::"
-        assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_WRITEID") == [(reader.txn_id, 3)]
+    reader = client.finish(pending)
+    assert reader is not None
+    assert registered == [(2,)]
+    assert str(reader.snapshot["db.t"]) == "db.t:2:9223372036854775807::"
+    reader.commit()
+
+
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
+@pytest.mark.rule("R10")
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    ("before", "later", "registered", "seen"),
+    [
+        # Writers that ended before, one that is open, and one that began after the reader and has committed.
+        (0, False, 1, "db.t:0:9223372036854775807::"),
+        (2, False, 3, "db.t:2:9223372036854775807::"),
+        (2, True, 3, "db.t:2:9223372036854775807::"),
+    ],
+)
+def test_what_is_registered_is_what_the_snapshot_needs(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, at_once: bool, before: int, later: bool,
+    registered: int, seen: str,
+) -> None:  # fmt: skip
+    def write(_: int = 0) -> None:
+        with other_client.transaction({"db.t": "insert"}):
+            pass
+
+    for _ in range(before):
+        write()
+    if at_once:
+        reader = client.begin({"db.t": "select"}, opened=write if later else None)
+    else:
+        pending = client.start({"db.t": "select"}, agent_info="long")
+        if later:
+            write()
+        found = client.finish(pending)
+        assert found is not None
+        reader = found
+    assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_WRITEID") == [(reader.txn_id, registered)]
+    assert str(reader.snapshot["db.t"]) == seen
+    assert reader.snapshot["db.t"].min_open_or_next() == registered
+    reader.commit()
+
+
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
+@pytest.mark.rule("R10")
+def test_a_snapshot_that_needs_more_than_is_registered_is_not_handed_out(
+    client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_hive_acid.metastore.protocol import begin as beginning
+
+    with client.transaction({"db.t": "insert"}):
+        pass
+    steps, given = beginning.pin_steps, []
+
+    def too_much_at_first(features: Any, txn_id: int, tables: Any, needed: Any, **options: Any) -> Any:
+        given.append(needed)
+        first = dict.fromkeys(tables, 99)
+        return steps(features, txn_id, tables, first if needed is None else needed, **options)
+
+    monkeypatch.setattr(beginning, "pin_steps", too_much_at_first)
+    reader = client.finish(client.start({"db.t": "select"}))
+    assert reader is not None
+    table = TableName("db", "t")
+    assert given == [None, {table: 2}]
+    assert rows.select("MIN_HISTORY_WRITE_ID", "MH_WRITEID", MH_TXNID=reader.txn_id) == [(2,)]
+    reader.commit()
+
+
+@pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
+@pytest.mark.rule("R1")
+def test_a_beginning_whose_first_look_does_not_do_starts_over_with_another_txn(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any
+) -> None:
+    """
+    t1  A opens 2
+    t2              B opens 3, updates the table, commits
+    t3  A locks, and takes a write id in the same trip; what it looked at says that B's change is in the way
+    t4  A is aborted: a second look, later than its write id, would be as wrong; another txn begins
+    """
+    client.transaction({"db.t": "insert"}).commit()
+    changed: list[int] = []
+
+    def change(txn_id: int) -> None:
+        if not changed:
+            other_client.transaction({"db.t": "update"}).commit()
+        changed.append(txn_id)
+
+    writer = client.begin({"db.t": "update"}, opened=change)
+    first, second = changed
+    assert writer.txn_id == second
+    assert rows.select("TXNS", "TXN_STATE", TXN_ID=first) == [("a",)]
+    assert writer.snapshot["db.t"].is_valid(2)
+    writer.commit()
 
 
 @pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
