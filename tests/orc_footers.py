@@ -1,17 +1,40 @@
-"""ORC files whose footers lie about their rows: the tail is written again, with one number in it changed."""
+"""Footers of ORC files: what they say, and lies about their rows (the tail is written again, one number changed)."""
 
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 STRIPE, ROWS, STATISTICS = (3, 5), (6,), (7, 1)
 """Where a footer says how many rows there are: of a stripe, of the file, and in the statistics of a column."""
 STRIDE = (8,)
 """Where it says how many rows have an entry of the row index together; 0 without such an index."""
+
+
+def footer(spark: SparkSession, path: Path) -> dict[str, Any]:
+    """What the end of a file says."""
+    jvm: Any = spark._jvm
+    orc, conf = jvm.org.apache.orc.OrcFile, spark.sparkContext._jsc.hadoopConfiguration()
+    reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(str(path)), orc.readerOptions(conf))
+    keys = sorted(reader.getMetadataKeys())
+    codec = jvm.java.nio.charset.StandardCharsets.UTF_8
+    found = {
+        "schema": reader.getSchema().toJson(),
+        "compression": reader.getCompressionKind().toString(),
+        "calendar": reader.writerUsedProlepticGregorian(),
+        "rows": reader.getNumberOfRows(),
+        "stride": reader.getRowIndexStride(),
+        "metadata": {k: codec.decode(reader.getMetadataValue(k)).toString() for k in keys},
+        "stripes": [s.getNumberOfRows() for s in reader.getStripes()],
+        "values": [c.getNumberOfValues() for c in reader.getStatistics()],
+    }
+    reader.close()
+    return found
 
 
 def lie(path: Path, where: tuple[int, ...], rows: int) -> None:

@@ -23,6 +23,13 @@ it. Measured on 2 cores, CPU seconds of the start and of each later write of 3 M
 ACCELERATOR_KEY = "spark.hive.acid.accelerator"
 """Setting of an application, a session or a statement: ``off`` leaves the jar unused even where it is loaded."""
 
+RANGE_BYTES_KEY = "spark.hive.acid.range.bytes"
+"""Setting of an application, a session or a statement: bytes of a bucket's files that are worth a task of their own.
+
+0 leaves every bucket to one task. The default is about half a second of compaction on one core.
+"""
+RANGE_BYTES = "16m"
+
 EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 
 REQUIRED = {

@@ -34,6 +34,7 @@ from airflow_hive_acid.spark.read.scan import bucket_number, read_files_whole, u
 from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.change import bucket_index
 from airflow_hive_acid.spark.write.output import Destination, merged, start_directory, write_events
+from airflow_hive_acid.spark.write.ranges import ranges
 from airflow_hive_acid.spark.write.rebalance import rebalanced
 from airflow_hive_acid.spark.write.sink import sink_for
 
@@ -212,13 +213,18 @@ class _Compaction:
         live = label == "base"
         kind = "rows" if live else label
         deletes = self._table.files.deletes if live else ()
+        sizes: Counter[int] = Counter()
+        for file in files:
+            sizes[file.bucket] += file.size
+        tasks = ranges(self._spark, sizes)
         buckets = [
             {
                 "bucket": bucket,
                 "files": [self._source(f) for f in files if f.bucket == bucket],
                 "deletes": [self._source(f) for f in deletes if f.bucket == bucket],
+                "tasks": tasks[bucket],
             }
-            for bucket in sorted({f.bucket for f in files})
+            for bucket in sorted(sizes)
         ]
         seen = self._table.write_ids
         work = {"kind": kind, "highWatermark": self._high, "hidden": sorted(seen.exceptions), "buckets": buckets}

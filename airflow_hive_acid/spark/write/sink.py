@@ -73,7 +73,7 @@ class Sink:
     """The jar's writer for tables with these columns."""
 
     def __init__(self, jvm: Any, row: T.StructType, properties: Mapping[str, str]) -> None:
-        self._jvm = jvm.write
+        self._jvm = jvm
         self._row = row.json()
         self._orc = orc_options(properties)
 
@@ -111,25 +111,25 @@ class Sink:
         matched = None
         if "matched" in options:
             session = rows.sparkSession
-            matched = DataFrame(self._jvm.Written.matched(session._jsparkSession, name), session)
+            matched = DataFrame(self._jvm.write.Written.matched(session._jsparkSession, name), session)
         return Changes(self._arranged(staging, parts, place, label), matched)
 
     def _save(self, staging: Staging, rows: DataFrame, label: str, name: str, **options: int | str) -> list[Part]:
         path = staging.fs.qualify(staging.scratch(label))
         every = {**self._orc, "row": self._row, **{k: str(v) for k, v in options.items()}, "path": path, "id": name}
         rows.write.format(_FORMAT).options(**every).mode("append").save()
-        return _parts(self._jvm.Written.take(name))
+        return _parts(self._jvm.write.Written.take(name))
 
     def compact(
         self, spark: SparkSession, staging: Staging, work: Mapping[str, object], destination: Destination, label: str
     ) -> list[WrittenDirectory]:
-        """Merge the files of each bucket into one.
+        """Merge the files of each bucket into one, large buckets range by range.
 
         :param work: ``kind``, ``highWatermark``, ``hidden`` and ``buckets``, see ``Compaction.Spec`` in the jar.
         """
         directory = staging.fs.qualify(staging.scratch(label))
         spec = {**work, "directory": directory, "row": self._row, "options": self._orc}
-        parts = _parts(self._jvm.Compaction.run(spark._jsparkSession, json.dumps(spec)))
+        parts = _parts(self._jvm.compact.Compaction.run(spark._jsparkSession, json.dumps(spec)))
         return self._arranged(staging, parts, lambda _: destination, label)
 
     def _arranged(

@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
 import org.apache.orc.OrcFile;
+import org.apache.orc.Reader;
 import org.apache.orc.TypeDescription;
 import org.apache.orc.Writer;
 import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
@@ -20,6 +21,7 @@ import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
 public final class AcidFile implements Closeable {
   public static final int INSERT = 0;
   public static final int DELETE = 2;
+  private static final String KEY_INDEX = "hive.acid.key.index";
 
   private final Path path;
   private final int operation;
@@ -27,6 +29,7 @@ public final class AcidFile implements Closeable {
   private final Layout layout;
   private final Writer writer;
   private final StringBuilder keyIndex = new StringBuilder();
+  private Key first;
   private long lastWriteId = Long.MIN_VALUE;
   private int lastBucket;
   private long lastRowNumber;
@@ -38,7 +41,7 @@ public final class AcidFile implements Closeable {
    * @param bucket number of the file's bucket; every row must carry it
    * @param operation of all rows: {@link #INSERT} or {@link #DELETE}
    */
-  AcidFile(Layout layout, String name, int bucket, int operation) throws IOException {
+  public AcidFile(Layout layout, String name, int bucket, int operation) throws IOException {
     this.layout = layout;
     this.path = layout.file(name);
     this.bucket = bucket;
@@ -48,7 +51,7 @@ public final class AcidFile implements Closeable {
   }
 
   /** A batch for rows of this file; decimals that fit into a long are longs. */
-  VectorizedRowBatch newBatch() {
+  public VectorizedRowBatch newBatch() {
     return layout.schema().createRowBatch(TypeDescription.RowBatchVersion.USE_DECIMAL64, VectorizedRowBatch.DEFAULT_SIZE);
   }
 
@@ -56,7 +59,7 @@ public final class AcidFile implements Closeable {
    * Write a batch (of which {@code selected} may name a part) whose first and last key are these. Equal keys may follow
    * each other: delete events of two transactions about one row.
    */
-  void write(
+  public void write(
       VectorizedRowBatch batch,
       long firstWriteId, int firstBucket, long firstRowNumber,
       long writeId, int bucketValue, long rowNumber) throws IOException {
@@ -69,6 +72,9 @@ public final class AcidFile implements Closeable {
           path.getName() + ": row (" + firstWriteId + ", " + firstBucket + ", " + firstRowNumber + ") comes after row ("
               + lastWriteId + ", " + lastBucket + ", " + lastRowNumber + "); nothing is published");
     }
+    if (first == null) {
+      first = new Key(firstWriteId, firstBucket, firstRowNumber);
+    }
     // Set first: the writer may end a stripe as soon as it has the batch.
     lastWriteId = writeId;
     lastBucket = bucketValue;
@@ -77,7 +83,8 @@ public final class AcidFile implements Closeable {
     writer.addRowBatch(batch);
   }
 
-  static int compare(long w, int b, long r, long otherW, int otherB, long otherR) {
+  /** Order of two keys: write id, value of the {@code bucket} column, row number. */
+  public static int compare(long w, int b, long r, long otherW, int otherB, long otherR) {
     int order = Long.compare(w, otherW);
     if (order == 0) {
       order = Integer.compare(b, otherB);
@@ -85,7 +92,7 @@ public final class AcidFile implements Closeable {
     return order == 0 ? Long.compare(r, otherR) : order;
   }
 
-  long rows() {
+  public long rows() {
     return rows;
   }
 
@@ -93,18 +100,19 @@ public final class AcidFile implements Closeable {
     return bucket;
   }
 
-  /** Finish the file. */
-  Written.Part finish(String[] keys) throws IOException {
+  /** Finish the file, which has rows. */
+  public Written.Part finish(String[] keys) throws IOException {
     close();
     if (writer.getNumberOfRows() != rows) {
       throw Failures.of(
           "JobFailedError", path + " has " + writer.getNumberOfRows() + " rows instead of " + rows);
     }
-    return new Written.Part(path.toString(), bucket, operation, rows, layout.size(path), keys);
+    Key last = new Key(lastWriteId, lastBucket, lastRowNumber);
+    return new Written.Part(path.toString(), bucket, operation, rows, layout.size(path), keys, first, last);
   }
 
   /** Remove what was written. */
-  void discard() throws IOException {
+  public void discard() throws IOException {
     try {
       close();
     } finally {
@@ -133,15 +141,36 @@ public final class AcidFile implements Closeable {
     public void preFooterWrite(OrcFile.WriterContext context) {
       // Comes before the last stripe is written.
       preStripeWrite(context);
-      Writer target = context.getWriter();
-      String counts = operation == INSERT ? rows + ",0,0" : "0,0," + rows;
-      target.addUserMetadata("hive.acid.key.index", bytes(keyIndex.toString()));
-      target.addUserMetadata("hive.acid.stats", bytes(counts));
-      target.addUserMetadata("hive.acid.version", bytes("2"));
+      describe(context.getWriter(), operation, rows, keyIndex.toString());
     }
+  }
 
-    private static ByteBuffer bytes(String text) {
-      return ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8));
+  /**
+   * Add to a footer what Hive's writer leaves there.
+   *
+   * @param keyIndex the last key of each stripe
+   */
+  static void describe(Writer target, int operation, long rows, String keyIndex) {
+    String counts = operation == INSERT ? rows + ",0,0" : "0,0," + rows;
+    target.addUserMetadata(KEY_INDEX, bytes(keyIndex));
+    target.addUserMetadata("hive.acid.stats", bytes(counts));
+    target.addUserMetadata("hive.acid.version", bytes("2"));
+  }
+
+  /** The last key of each stripe, from the footer of a file that this class has written. */
+  static String keyIndexOf(Reader reader) {
+    String index = StandardCharsets.UTF_8.decode(reader.getMetadataValue(KEY_INDEX)).toString();
+    long keys = index.chars().filter(letter -> letter == ';').count();
+    if (keys != reader.getStripes().size()) {
+      // A wrong index loses deletes in Hive (R18).
+      throw Failures.of(
+          "JobFailedError",
+          "a file of a task has " + keys + " last keys of " + reader.getStripes().size() + " stripes; nothing is published");
     }
+    return index;
+  }
+
+  private static ByteBuffer bytes(String text) {
+    return ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8));
   }
 }

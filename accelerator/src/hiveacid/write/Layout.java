@@ -2,6 +2,7 @@ package hiveacid.write;
 
 import java.io.IOException;
 import java.io.Serializable;
+import java.util.Arrays;
 import java.util.Locale;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
@@ -17,12 +18,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 
 /** The files of one write: where they go, the columns of their rows, and the options of ORC's writer. */
-final class Layout implements Serializable {
+public final class Layout implements Serializable {
   private static final long serialVersionUID = 1L;
   static final int MAX_BUCKET = 4095;
 
   final String directory;
-  final StructType row;
+  public final StructType row;
   private final String schema;
   private final SerializableConfiguration conf;
 
@@ -32,7 +33,7 @@ final class Layout implements Serializable {
    * @param conf Hadoop's configuration, a copy
    * @param options {@code orc.*} options and {@code compression}, as for Spark's own ORC source
    */
-  Layout(String directory, StructType row, Configuration conf, Map<String, String> options) {
+  public Layout(String directory, StructType row, Configuration conf, Map<String, String> options) {
     this.directory = directory;
     this.row = row;
     this.schema = OrcUtils.getOrcSchemaString(events(row));
@@ -48,7 +49,7 @@ final class Layout implements Serializable {
   }
 
   /** The six columns of an ACID file. */
-  static StructType events(StructType row) {
+  public static StructType events(StructType row) {
     return new StructType()
         .add("operation", DataTypes.IntegerType)
         .add("originalTransaction", DataTypes.LongType)
@@ -59,7 +60,7 @@ final class Layout implements Serializable {
   }
 
   /** The six columns with nothing in the row, for those who want the identities alone. */
-  static TypeDescription withoutRow() {
+  public static TypeDescription withoutRow() {
     TypeDescription found = TypeDescription.createStruct();
     for (StructField column : events(new StructType()).fields()) {
       TypeDescription type =
@@ -71,12 +72,20 @@ final class Layout implements Serializable {
     return found;
   }
 
+  /** Which columns of such a schema to read: those in front of the row. */
+  public static boolean[] headerOf(TypeDescription schema) {
+    boolean[] include = new boolean[schema.getMaximumId() + 1];
+    Arrays.fill(include, 0, schema.getChildren().get(5).getId(), true);
+    return include;
+  }
+
   private static String codec(String name) {
     String upper = name.toUpperCase(Locale.ROOT);
     return upper.equals("UNCOMPRESSED") ? "NONE" : upper;
   }
 
-  Configuration conf() {
+  /** Hadoop's configuration with the options of the write. */
+  public Configuration conf() {
     return conf.value();
   }
 
@@ -85,7 +94,8 @@ final class Layout implements Serializable {
     return OrcOutputFormat.buildOptions(conf());
   }
 
-  TypeDescription schema() {
+  /** The six columns as ORC has them. */
+  public TypeDescription schema() {
     return TypeDescription.fromString(schema);
   }
 
@@ -113,7 +123,7 @@ final class Layout implements Serializable {
   }
 
   /** Bucket number in a value of the {@code bucket} column, of version 1 or 0. */
-  static int decode(int value) {
+  public static int decode(int value) {
     return value >>> 29 == 1 ? value >> 16 & MAX_BUCKET : value;
   }
 }

@@ -25,8 +25,10 @@ public final class Written {
    * A finished file.
    *
    * @param keys values of the key columns, or what else says where it belongs
+   * @param first key of its rows, {@code last} the last one
    */
-  public record Part(String file, int bucket, int operation, long rows, long size, String[] keys)
+  public record Part(
+      String file, int bucket, int operation, long rows, long size, String[] keys, Key first, Key last)
       implements java.io.Serializable {}
 
   /**

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Assignment, MergeClause
 from airflow_hive_acid.spark.accelerator import SESSION_KEY
+from tests.orc_footers import footer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,26 +58,6 @@ def both(
         return fast, stock
 
     return make
-
-
-def footer(spark: SparkSession, path: Path) -> dict[str, Any]:
-    """What the end of a file says."""
-    jvm: Any = spark._jvm
-    orc, conf = jvm.org.apache.orc.OrcFile, spark.sparkContext._jsc.hadoopConfiguration()
-    reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(str(path)), orc.readerOptions(conf))
-    keys = sorted(reader.getMetadataKeys())
-    codec = jvm.java.nio.charset.StandardCharsets.UTF_8
-    found = {
-        "schema": reader.getSchema().toJson(),
-        "compression": reader.getCompressionKind().toString(),
-        "calendar": reader.writerUsedProlepticGregorian(),
-        "rows": reader.getNumberOfRows(),
-        "stride": reader.getRowIndexStride(),
-        "metadata": {k: codec.decode(reader.getMetadataValue(k)).toString() for k in keys},
-        "stripes": [s.getNumberOfRows() for s in reader.getStripes()],
-    }
-    reader.close()
-    return found
 
 
 def events(spark: SparkSession, table: Any) -> list[str]:

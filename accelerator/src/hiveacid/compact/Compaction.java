@@ -1,8 +1,12 @@
-package hiveacid.write;
+package hiveacid.compact;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import hiveacid.versions.Sessions;
+import hiveacid.write.Layout;
+import hiveacid.write.Stitching;
+import hiveacid.write.Written;
+import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
@@ -13,8 +17,11 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Compacts the buckets of one directory, each in a task of its own, from ORC's vectors to ORC's vectors: files are
- * ascending and hardly ever overlap, so they are copied one after the other, and deletes are merged in beside.
+ * Compacts the buckets of one directory in tasks, from ORC's vectors to ORC's vectors: files are ascending and hardly
+ * ever overlap, so they are copied one after the other, and deletes are merged in beside.
+ *
+ * <p>A large bucket is several tasks, each with a range of its rows and a file of its own; another task puts the stripes
+ * of these files into one file, as they are.
  */
 public final class Compaction implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -48,22 +55,42 @@ public final class Compaction implements Serializable {
   }
 
   /** Run a compaction, given and answered as JSON: a {@link Spec}, and the files written. */
-  public static String run(SparkSession session, String text) throws JsonProcessingException {
+  public static String run(SparkSession session, String text) throws IOException {
     Spec spec = JSON.readValue(text, Spec.class);
     StructType row = (StructType) DataType.fromJson(spec.row());
     Layout layout = new Layout(spec.directory(), row, Sessions.hadoopConf(session), spec.options());
     JavaSparkContext context = JavaSparkContext.fromSparkContext(session.sparkContext());
     Compaction compaction = new Compaction(layout, spec.kind(), new Seen(spec.highWatermark(), spec.hidden()));
+    List<CompactionBucket> work = compaction.divided(context, spec.buckets());
     List<Written.Part> parts = new ArrayList<>();
-    for (Written.Part part : context.parallelize(spec.buckets(), spec.buckets().size()).map(compaction::task).collect()) {
+    for (Written.Part part : context.parallelize(work, work.size()).map(compaction::task).collect()) {
       if (part != null) {
         parts.add(part);
       }
     }
-    return Written.json(parts);
+    return Written.json(Stitching.ofBuckets(context, layout, parts));
   }
 
-  private Written.Part task(CompactionBucket bucket) throws java.io.IOException {
+  /** The buckets, large ones as their ranges. */
+  private List<CompactionBucket> divided(JavaSparkContext context, List<CompactionBucket> buckets) {
+    List<CompactionBucket> large = buckets.stream().filter(bucket -> bucket.tasks() > 1).toList();
+    if (large.isEmpty()) {
+      return buckets;
+    }
+    List<List<CompactionBucket>> found = context.parallelize(large, large.size()).map(this::ranges).collect();
+    List<CompactionBucket> work = new ArrayList<>();
+    int next = 0;
+    for (CompactionBucket bucket : buckets) {
+      work.addAll(bucket.tasks() > 1 ? found.get(next++) : List.of(bucket));
+    }
+    return work;
+  }
+
+  private List<CompactionBucket> ranges(CompactionBucket bucket) throws IOException {
+    return Ranges.divide(bucket, layout.conf());
+  }
+
+  private Written.Part task(CompactionBucket bucket) throws IOException {
     try (BucketCompaction task = new BucketCompaction(layout, kind, seen, bucket)) {
       return task.run();
     }

@@ -1,5 +1,6 @@
-package hiveacid.write;
+package hiveacid.compact;
 
+import hiveacid.write.AcidFile;
 import java.io.IOException;
 import java.util.Comparator;
 import java.util.Map;

@@ -1,4 +1,4 @@
-package hiveacid.write;
+package hiveacid.compact;
 
 import java.io.Serializable;
 import java.util.Arrays;

@@ -1,5 +1,8 @@
-package hiveacid.write;
+package hiveacid.compact;
 
+import hiveacid.write.AcidFile;
+import hiveacid.write.Layout;
+import hiveacid.write.Written;
 import java.io.Closeable;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -13,7 +16,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The compaction of one bucket. Files of rows are opened when the rows before their first are written, so those of many
+ * The compaction of one bucket, or of a range of its rows. Files of rows are opened when the rows before their first are written, so those of many
  * deltas that follow each other are open one at a time; files of delete events are read one after the other.
  */
 final class BucketCompaction implements Closeable {

@@ -1,10 +1,14 @@
-package hiveacid.write;
+package hiveacid.compact;
 
 import hiveacid.Footer;
+import hiveacid.write.AcidFile;
+import hiveacid.write.Failures;
+import hiveacid.write.Layout;
 import java.io.Closeable;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.Arrays;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.ql.exec.vector.LongColumnVector;
@@ -12,6 +16,7 @@ import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
 import org.apache.orc.OrcFile;
 import org.apache.orc.Reader;
 import org.apache.orc.RecordReader;
+import org.apache.orc.StripeInformation;
 import org.apache.orc.TypeDescription;
 
 /**
@@ -39,6 +44,7 @@ final class Events implements Closeable {
   private final LongColumnVector[] header = new LongColumnVector[ROW];
   private int[] rows;
   private int count;
+  private long left;
   private int position;
   private boolean ended;
 
@@ -69,10 +75,9 @@ final class Events implements Closeable {
     try {
       Reader reader = OrcFile.createReader(path, OrcFile.readerOptions(conf));
       Footer.requireConsistent(file.uri(), reader);
-      boolean[] include = new boolean[schema.getMaximumId() + 1];
-      Arrays.fill(include, true);
-      if (operation == AcidFile.DELETE) {
-        Arrays.fill(include, schema.getChildren().get(ROW).getId(), include.length, false);
+      boolean[] include = Layout.headerOf(schema);
+      if (operation != AcidFile.DELETE) {
+        Arrays.fill(include, true);
       }
       // Decimals as longs only where the file has them with the same scale.
       boolean asLongs = reader.getSchema().toString().equalsIgnoreCase(schema.toString());
@@ -83,7 +88,16 @@ final class Events implements Closeable {
       for (int i = 0; i < ROW; i++) {
         header[i] = (LongColumnVector) batch.cols[i];
       }
-      records = reader.rows(reader.options().schema(schema).include(include).isSchemaEvolutionCaseAware(false));
+      Reader.Options options = reader.options().schema(schema).include(include).isSchemaEvolutionCaseAware(false);
+      left = reader.getNumberOfRows();
+      if (file.rows() == null) {
+        records = reader.rows(options);
+      } else {
+        restrict(options, reader.getStripes());
+        records = reader.rows(options);
+        records.seekToRow(file.rows().from());
+        left = file.rows().to() - file.rows().from();
+      }
       rows = new int[VectorizedRowBatch.DEFAULT_SIZE];
       nextBatch();
     } catch (IOException failure) {
@@ -91,7 +105,26 @@ final class Events implements Closeable {
     }
   }
 
+  /** Let the reader touch only the stripes that the rows are in: it fetches each of them as a whole. */
+  private void restrict(Reader.Options options, List<StripeInformation> stripes) {
+    long begin = 0;
+    long start = -1;
+    long end = 0;
+    for (StripeInformation stripe : stripes) {
+      if (begin < file.rows().to() && begin + stripe.getNumberOfRows() > file.rows().from()) {
+        start = start < 0 ? stripe.getOffset() : start;
+        end = stripe.getOffset() + stripe.getLength();
+      }
+      begin += stripe.getNumberOfRows();
+    }
+    options.range(start, end - start);
+  }
+
   private RuntimeException unreadable(IOException failure) {
+    return unreadable(file, failure);
+  }
+
+  static RuntimeException unreadable(CompactionFile file, IOException failure) {
     String cause = failure instanceof FileNotFoundException ? "it does not exist" : failure.toString();
     return Failures.of(
         "CorruptTableError", file.uri() + " is missing or cannot be read, and rows would be lost without it: " + cause);
@@ -100,7 +133,7 @@ final class Events implements Closeable {
   private void nextBatch() throws IOException {
     try {
       do {
-        if (!records.nextBatch(batch)) {
+        if (left == 0 || !records.nextBatch(batch)) {
           ended = true;
           close();
           batch = null;
@@ -108,6 +141,8 @@ final class Events implements Closeable {
           Arrays.fill(header, null);
           return;
         }
+        batch.size = (int) Math.min(batch.size, left);
+        left -= batch.size;
         check();
         select();
       } while (count == 0);

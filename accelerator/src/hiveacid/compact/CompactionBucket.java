@@ -1,0 +1,14 @@
+package hiveacid.compact;
+
+import java.io.Serializable;
+import java.util.List;
+
+/**
+ * A bucket to be compacted, or a range of its rows: the work of one task, or of several that divide it among them.
+ *
+ * @param files with its events
+ * @param deletes with the events to be applied to them
+ * @param tasks how many may work on it, each on a range of rows; up to 1 for one
+ */
+public record CompactionBucket(int bucket, List<CompactionFile> files, List<CompactionFile> deletes, int tasks)
+    implements Serializable {}

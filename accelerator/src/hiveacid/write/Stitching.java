@@ -1,0 +1,122 @@
+package hiveacid.write;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.orc.OrcFile;
+import org.apache.orc.Reader;
+import org.apache.orc.StripeInformation;
+import org.apache.orc.StripeStatistics;
+import org.apache.orc.Writer;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
+
+/**
+ * Makes one file of files that several tasks wrote for one bucket: a directory holds one file of a bucket, sorted by key.
+ * Stripes are copied as they are, statistics and Hive's entries of the footer are those of all together.
+ */
+public final class Stitching implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private final Layout layout;
+
+  private Stitching(Layout layout) {
+    this.layout = layout;
+  }
+
+  /**
+   * One file for each bucket.
+   *
+   * @param parts files of one directory; those of a bucket follow each other in the order of their rows
+   */
+  public static List<Written.Part> ofBuckets(JavaSparkContext context, Layout layout, List<Written.Part> parts)
+      throws IOException {
+    Map<Integer, ArrayList<Written.Part>> buckets = new TreeMap<>();
+    for (Written.Part part : parts) {
+      buckets.computeIfAbsent(part.bucket(), bucket -> new ArrayList<>()).add(part);
+    }
+    List<Written.Part> whole = new ArrayList<>();
+    List<ArrayList<Written.Part>> several = new ArrayList<>();
+    for (ArrayList<Written.Part> bucket : buckets.values()) {
+      if (bucket.size() == 1) {
+        whole.add(bucket.get(0));
+      } else {
+        several.add(bucket);
+      }
+    }
+    if (!several.isEmpty()) {
+      Stitching stitching = new Stitching(layout);
+      whole.addAll(context.parallelize(several, several.size()).map(stitching::task).collect());
+      for (List<Written.Part> bucket : several) {
+        for (Written.Part part : bucket) {
+          layout.delete(part.file());
+        }
+      }
+    }
+    return whole;
+  }
+
+  private Written.Part task(ArrayList<Written.Part> parts) throws IOException {
+    TaskContext context = TaskContext.get();
+    Path path = layout.file("whole-" + context.partitionId() + "-" + context.taskAttemptId() + ".orc");
+    try {
+      return stitched(path, parts);
+    } catch (IOException | RuntimeException failure) {
+      layout.delete(path.toString());
+      throw failure;
+    }
+  }
+
+  private Written.Part stitched(Path path, List<Written.Part> parts) throws IOException {
+    Written.Part first = parts.get(0);
+    long rows = 0;
+    StringBuilder keyIndex = new StringBuilder();
+    try (Writer writer = OrcFile.createWriter(path, layout.options())) {
+      OrcUtils.addSparkVersionMetadata(writer);
+      Written.Part before = null;
+      for (Written.Part part : parts) {
+        if (before != null && before.last().compareTo(part.first()) > 0) {
+          throw Failures.of(
+              "JobFailedError",
+              path.getName() + ": row " + part.first() + " comes after row " + before.last() + "; nothing is published");
+        }
+        append(writer, part, keyIndex);
+        rows += part.rows();
+        before = part;
+      }
+      AcidFile.describe(writer, first.operation(), rows, keyIndex.toString());
+      if (writer.getNumberOfRows() != rows) {
+        throw Failures.of("JobFailedError", path + " has " + writer.getNumberOfRows() + " rows instead of " + rows);
+      }
+    }
+    Key last = parts.get(parts.size() - 1).last();
+    return new Written.Part(
+        path.toString(), first.bucket(), first.operation(), rows, layout.size(path), first.keys(), first.first(), last);
+  }
+
+  /** Append the stripes of a file, and what its footer says about their last keys. */
+  private void append(Writer writer, Written.Part part, StringBuilder keyIndex) throws IOException {
+    Path path = new Path(part.file());
+    FileSystem files = path.getFileSystem(layout.conf());
+    try (Reader reader = OrcFile.createReader(path, OrcFile.readerOptions(layout.conf()).filesystem(files));
+        FSDataInputStream input = files.open(path)) {
+      List<StripeInformation> stripes = reader.getStripes();
+      List<StripeStatistics> statistics = reader.getVariantStripeStatistics(null);
+      byte[] bytes = new byte[0];
+      for (int i = 0; i < stripes.size(); i++) {
+        StripeInformation stripe = stripes.get(i);
+        int length = Math.toIntExact(stripe.getLength());
+        bytes = bytes.length < length ? new byte[length] : bytes;
+        input.readFully(stripe.getOffset(), bytes, 0, length);
+        writer.appendStripe(bytes, 0, length, stripe, new StripeStatistics[] {statistics.get(i)});
+      }
+      keyIndex.append(AcidFile.keyIndexOf(reader));
+    }
+  }
+}

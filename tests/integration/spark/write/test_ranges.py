@@ -1,0 +1,219 @@
+"""A large bucket is compacted by several tasks, each with a range of its rows: the file is that of one task."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_acid.errors import CorruptTableError, JobFailedError
+from airflow_hive_acid.format.jobs import Bucketing, Column, Compact
+from airflow_hive_acid.spark.conf import RANGE_BYTES_KEY
+from airflow_hive_acid.spark.write import ranges
+from tests.integration.spark.write.test_writers import COLUMNS, QUERY
+from tests.orc_footers import footer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def both(
+    acid_table: Callable[..., Any],
+    accelerator_jar: Path | None,
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., tuple[Any, Any]]:
+    """Two tables alike: buckets of one are divided into four ranges, those of the other are not."""
+    if pytestconfig.getoption("--accelerator") == "off":
+        pytest.skip("Spark's own source does not divide buckets")
+    if accelerator_jar is None:
+        pytest.fail("the accelerator is not built; it needs a JDK (Debian: apt-get install openjdk-17-jdk-headless)")
+    monkeypatch.setattr(ranges, "_cores", lambda _: 4)
+
+    def make(*arguments: str, **properties: str) -> tuple[Any, Any]:
+        divided, whole = acid_table(*arguments, **properties), acid_table(*arguments, **properties)
+        divided.run = functools.partial(divided.run, **{RANGE_BYTES_KEY: "1"})
+        whole.run = functools.partial(whole.run, **{RANGE_BYTES_KEY: "0"})
+        return divided, whole
+
+    return make
+
+
+def file_of(table: Any, pattern: str = "base*/bucket_00000") -> Path:
+    (path,) = table.root.glob(pattern)
+    return path
+
+
+def events(spark: SparkSession, path: Path) -> list[str]:
+    """The events of one file in their order."""
+    frame = spark.read.orc(str(path)).coalesce(1)
+    return [r[0] for r in frame.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()]
+
+
+def assert_alike(spark: SparkSession, divided: Path, whole: Path, stripes: int) -> None:
+    """Both hold the same, and say so; the index has the last key of each stripe (R18)."""
+    found = events(spark, divided)
+    assert found == events(spark, whole)
+    one, other = footer(spark, divided), footer(spark, whole)
+    assert (len(one["stripes"]), len(other["stripes"])) == (stripes, 1)
+    keys = one["metadata"].pop("hive.acid.key.index")
+    other["metadata"].pop("hive.acid.key.index")
+    rows = [r[1:4] for r in spark.read.orc(str(divided)).coalesce(1).collect()]
+    ends = [sum(one["stripes"][: i + 1]) - 1 for i in range(stripes)]
+    assert keys == "".join(f"{rows[i][0]},{rows[i][1]},{rows[i][2]};" for i in ends)
+    for said in (one, other):
+        said.pop("stripes")
+    assert one == other
+
+
+def test_values_of_every_type_are_those_of_one_task(both: Callable[..., Any], spark: SparkSession) -> None:
+    tables = both(COLUMNS, **{"orc.compress": "SNAPPY", "orc.bloom.filter.columns": "id,v"})
+    for table in tables:
+        table.insert(QUERY)
+        table.delete("id % 10 = 7")
+        table.compact("major")
+    assert_alike(spark, *map(file_of, tables), stripes=4)
+    assert repr(tables[0].rows()) == repr(tables[1].rows())
+
+
+def test_updates_and_deletes_of_many_transactions(both: Callable[..., Any], spark: SparkSession) -> None:
+    """Minor and major: ranges begin in the middle of some files, and take others as they are."""
+    tables = both("id bigint, v string")
+    for table in tables:
+        table.insert("select id, 'a' from range(0, 5000, 1, 1)")
+        table.insert("select id, 'b' from range(5000, 5010, 1, 1)")
+        table.update("id % 3 = 1", v="concat(v, '!')")
+        table.insert("select id, 'c' from range(6000, 9000, 1, 1)")
+        table.delete("id % 7 = 2")
+        table.aborted = {6}
+        table.insert("select id, 'never' from range(0, 100, 1, 1)")
+        before = table.ids()
+        table.compact("minor")
+        assert table.ids() == before
+    for kind in ("delta", "delete_delta"):
+        name = f"{kind}_0000001_0000006_v0000101/bucket_00000"
+        assert_alike(spark, *(t.root / name for t in tables), stripes=4)
+    for table in tables:
+        before = table.ids()
+        table.compact("major")
+        assert table.ids() == before
+    assert_alike(spark, *map(file_of, tables), stripes=4)
+
+
+def test_a_write_id_that_is_hidden_leaves_gaps(both: Callable[..., Any], spark: SparkSession) -> None:
+    """Ranges are of rows, seen or not; what is left of one may be nothing."""
+    tables = both("id bigint")
+    for table in tables:
+        table.insert("select id from range(0, 1000, 1, 1)")
+        table.insert("select id from range(1000, 4000, 1, 1)")
+        table.compact("minor")
+        table.aborted = {2}
+        table.compact("major")
+        assert len(table.ids()) == 1000
+    assert events(spark, file_of(tables[0])) == events(spark, file_of(tables[1]))
+    assert len(footer(spark, file_of(tables[0]))["stripes"]) == 1
+
+
+@pytest.mark.parametrize(("where", "stripes"), [("id < 3000", 2), ("id < 5990", 1), ("id between 2000 and 2100", 4)])
+def test_ranges_without_rows_leave_nothing_behind(
+    both: Callable[..., Any], spark: SparkSession, where: str, stripes: int
+) -> None:
+    tables = both("id bigint")
+    for table in tables:
+        table.insert("select id from range(0, 6000, 1, 1)")
+        table.delete(where)
+        table.compact("major")
+    assert_alike(spark, *map(file_of, tables), stripes=stripes)
+
+
+def test_a_bucket_that_loses_all_rows(both: Callable[..., Any]) -> None:
+    for table in both("id bigint"):
+        table.insert("select id from range(0, 2000, 1, 1)")
+        table.delete("true")
+        (directory,) = table.compact("major").directories
+        assert (directory.files, table.rows()) == ((), [])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_few_rows_are_divided_as_far_as_they_go(both: Callable[..., Any], spark: SparkSession, rows: int) -> None:
+    tables = both("id bigint")
+    for table in tables:
+        table.insert(f"select /*+ COALESCE(1) */ explode(sequence(1, {rows}))")
+        table.compact("major")
+    assert_alike(spark, *map(file_of, tables), stripes=rows)
+
+
+def test_each_bucket_of_a_bucketed_table_stays_one_file(both: Callable[..., Any], spark: SparkSession) -> None:
+    tables = both("id int, v string")
+    for table in tables:
+        table.bucketing = Bucketing(("id",), 4, "2")
+        table.insert("select cast(id as int), 'a' from range(0, 4000)")
+        table.update("id % 5 = 0", v="'b'")
+        table.compact("major")
+        assert [len(names) for name, names in table.files().items() if name.startswith("base")] == [4]
+    for bucket in range(4):
+        one, other = (events(spark, file_of(t, f"base*/bucket_{bucket:05d}")) for t in tables)
+        assert one == other
+
+
+def test_a_table_whose_columns_have_changed(both: Callable[..., Any], spark: SparkSession) -> None:
+    """Files from before lack a column, have another type for one and another name for one."""
+    tables = both("id int, v string")
+    for table in tables:
+        table.insert("select cast(id as int), concat('v', id) from range(0, 1000, 1, 1)")
+        table.columns = (Column("id", "bigint"), Column("v", "string"), Column("n", "int"))
+        table.insert("select id, 'later', 1 from range(1000, 1200, 1, 1)")
+        table.delete("id % 9 = 0")
+        table.compact("major")
+    assert_alike(spark, *map(file_of, tables), stripes=4)
+    assert tables[0].rows() == tables[1].rows()
+
+
+def test_files_without_a_row_index_are_not_divided(both: Callable[..., Any], spark: SparkSession) -> None:
+    """Nothing says where a row of them is; a Hive 3.1 has compacted into such files."""
+    table, _ = both("id bigint")
+    table.insert("select id from range(0, 1000, 1, 1)")
+    path = file_of(table, "delta*/bucket_00000")
+    rewrite(spark, path, "1", **{"orc.row.index.stride": "0"})
+    table.compact("major")
+    assert len(footer(spark, file_of(table))["stripes"]) == 1
+    assert len(table.rows()) == 1000
+
+
+def test_a_file_in_disorder_is_refused_and_nothing_is_left(both: Callable[..., Any], spark: SparkSession) -> None:
+    table, _ = both("id bigint")
+    table.insert("select id from range(0, 9000, 1, 1)")
+    rewrite(spark, file_of(table, "delta*/bucket_00000"), "pmod(rowId + 4096, 9000)")
+    step = Compact(table.snapshot(), "major", 101)
+    with pytest.raises(JobFailedError, match="comes after row"):
+        table.run(step)
+    assert not list(table.root.rglob("_tmp_*/data/*"))
+
+
+def test_a_damaged_file_is_named(both: Callable[..., Any]) -> None:
+    table, _ = both("id bigint")
+    table.insert("select id from range(0, 9000, 1, 1)")
+    path = file_of(table, "delta*/bucket_00000")
+    path.write_bytes(path.read_bytes()[:-100])
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(CorruptTableError, match="delta_0000001_0000001_0000/bucket_00000"):
+        table.run(Compact(table.snapshot(), "major", 101))
+
+
+def rewrite(spark: SparkSession, path: Path, order: str, **options: str) -> None:
+    """Write a file anew by Spark's own source, in another order."""
+    scratch = path.parent.parent / "_rewritten"
+    rows = spark.read.orc(str(path)).coalesce(1)
+    rows.selectExpr("*", f"{order} as o").sortWithinPartitions("o", "rowId").drop("o").write.options(**options).orc(
+        str(scratch)
+    )
+    (written,) = scratch.glob("*.orc")
+    written.rename(path)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
