@@ -39,6 +39,7 @@ def main() -> None:
     serving = threading.Thread(target=service.serve, name="service", daemon=True)
     serving.start()
     try:
+        service.require_storage()
         Spool(spark, arguments.spool, arguments.idle_seconds, is_over=lambda: service.has_ended).serve()
     finally:
         service.end()

@@ -230,7 +230,10 @@ class FsspecFilesystem:
             return bytes(self._fs.cat_file(self._path(uri), start=start, end=end))
 
     def write_text(self, uri: str, text: str) -> None:
-        """See the protocol. One PUT is atomic on an object store; elsewhere a rename makes it so."""
+        """See the protocol. One PUT is atomic on an object store; elsewhere a rename makes it so.
+
+        Through libhdfs, which renames over nothing, a file that is replaced is missing for a moment.
+        """
         path = self._path(uri)
         with self._answers.of(f"writing {uri}"):
             if self._is_object_store:
@@ -239,6 +242,9 @@ class FsspecFilesystem:
             directory, _, name = path.rpartition("/")
             temporary = f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
             self._fs.pipe_file(temporary, text.encode("utf-8"))
+            if self._gateway is not None:
+                self._fs.replace(temporary, path)
+                return
             if self._answers.kind(path) is not None:
                 self._fs.rm_file(path)
             self._fs.mv(temporary, path)

@@ -139,7 +139,7 @@ class CarefulWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec has no types
                 f"{path1} could not be renamed to {path2}: it, or the parent of the new name, is gone"
             )
 
-    def _renamed(self, path1: str, path2: str) -> bool:
+    def _renamed(self, path1: str, path2: str, **options: str) -> bool:
         """What the name node says; where its answer was lost in a failover, what there is afterwards.
 
         Nobody else makes a name of ours: that there is the new one and not the old one means that it was renamed.
@@ -148,7 +148,9 @@ class CarefulWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec has no types
         while True:
             asked += 1
             try:
-                done = bool(self._call("RENAME", method="put", path=path1, destination=path2).json()["boolean"])
+                answer = self._call("RENAME", method="put", path=path1, destination=path2, **options)
+                # With options a name node says nothing; HttpFS says "true".
+                done = bool(answer.json()["boolean"]) if answer.content else True
             except requests.RequestException as lost:
                 if asked > 1 or not self._name_nodes or lost.response is not None:
                     raise
@@ -173,8 +175,7 @@ class CarefulWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec has no types
 
         :raises FileNotFoundError: when it, or the parent of the new name, is gone.
         """
-        answer = self._call("RENAME", method="put", path=path1, destination=path2, renameoptions="OVERWRITE")
-        if answer.content and not answer.json()["boolean"]:  # a name node says nothing; HttpFS says "true"
+        if not self._renamed(path1, path2, renameoptions="OVERWRITE"):
             raise OSError(f"{path1} could not take the place of {path2}")
 
     def rm(self, path: str, recursive: bool = False, **kwargs: Any) -> None:

@@ -32,7 +32,13 @@ from airflow_hive_acid.engine.applications.job_environment import job_environmen
 from airflow_hive_acid.engine.applications.kubernetes import is_kubernetes, pod_settings, require_pods
 from airflow_hive_acid.engine.applications.launcher import make_spool, require_driver_place, session_of
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
-from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
+from airflow_hive_acid.engine.applications.spark_conf import (
+    configuration,
+    is_local,
+    renewal_settings,
+    with_application,
+    write_properties,
+)
 from airflow_hive_acid.engine.applications.spark_defaults import site_defaults
 from airflow_hive_acid.engine.applications.spark_version import installed_spark, name_home, require_spark
 from airflow_hive_acid.engine.applications.yarn import YarnApplication, earlier_applications, yarn_settings
@@ -182,6 +188,7 @@ class AirflowSparkLauncher:
             # An application that is shared belongs to no task.
             task = None if self.share else self.task
             conf |= yarn_settings(target.master, {**site, **conf}, spool, task)
+            conf |= renewal_settings(target.deploy_mode, {**site, **conf}, target.principal)
             settings = configuration(target.master, str(scratch), conf, self.accelerator, target.deploy_mode, spark)
             if not load_defaults:
                 settings = {**site, **settings}

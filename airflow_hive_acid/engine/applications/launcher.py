@@ -29,7 +29,13 @@ from airflow_hive_acid.engine.applications.java import find_spark_submit, requir
 from airflow_hive_acid.engine.applications.job_environment import job_environment
 from airflow_hive_acid.engine.applications.kubernetes import pod_settings, require_pods
 from airflow_hive_acid.engine.applications.package_zip import cache_directory, cluster_package
-from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
+from airflow_hive_acid.engine.applications.spark_conf import (
+    configuration,
+    is_local,
+    renewal_settings,
+    with_application,
+    write_properties,
+)
 from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, site_defaults
 from airflow_hive_acid.engine.applications.spark_version import name_home, require_spark
 from airflow_hive_acid.engine.applications.spool import Driver, SpoolSession
@@ -197,6 +203,7 @@ class SparkSubmitLauncher:
             job, more = program_of(spool)
             conf |= pod_settings(self.master, self.deploy_mode, {**site, **conf}, spool)
             conf |= yarn_settings(self.master, {**site, **conf}, spool)
+            conf |= renewal_settings(self.deploy_mode, {**site, **conf, **more})
             properties = scratch / "spark.properties"
             settings = configuration(
                 self.master, str(scratch), {**conf, **more}, self.accelerator, self.deploy_mode, spark

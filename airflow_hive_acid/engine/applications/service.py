@@ -14,10 +14,12 @@ import logging
 import os
 import socket
 import stat
+import threading
 import time
 import uuid
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from airflow_hive_acid.engine.applications.found_services import gone, read_state, service_directory, unfit
 from airflow_hive_acid.engine.applications.launcher import make_spool
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 _ANY = Application()
 #: So long may a service take to answer a new caller; one that lives answers within a tenth of a second.
 ANSWER_SECONDS = 5.0
@@ -54,6 +57,8 @@ ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 #: A state that stands still for so long is of a service that has ended, where its process cannot be seen.
 STILL_SECONDS = 8.0
+#: So long may the storage of a service take to its first answer. Clients of object stores try for minutes.
+STORE_SECONDS = 60.0
 #: A caller whose statement runs gives a silent service more time: storage may be slow to take its state.
 SILENT_SECONDS = 60.0
 
@@ -135,9 +140,8 @@ def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
     path = filesystem.local_path(uri)
     taken = f"a service named {uri.rpartition('/')[2]!r} runs already, in {uri}; give another --name, or end that one"
     if path is None:
-        with _writing(uri):
-            filesystem.make_directory(uri)
-        before = read_state(filesystem, uri)
+        _in_time(uri, lambda: filesystem.make_directory(uri))
+        before = _in_time(uri, lambda: read_state(filesystem, uri))
         if before is not None:
             time.sleep(STILL_SECONDS)
             after = read_state(filesystem, uri)
@@ -157,6 +161,29 @@ def _name(filesystem: StreamingFilesystem, uri: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _in_time(uri: str, call: Callable[[], T]) -> T:
+    """What storage answers within :data:`STORE_SECONDS`, in a thread of its own, which nobody waits for any longer.
+
+    :raises ConfigurationError: when it does not, or cannot be written.
+    """
+    future: Future[T] = Future()
+
+    def ask() -> None:
+        try:
+            future.set_result(call())
+        except Exception as problem:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(problem)
+
+    threading.Thread(target=ask, name="hive-acid-storage", daemon=True).start()
+    if not wait([future], STORE_SECONDS).done:
+        raise ConfigurationError(
+            f"--spool: the storage of {uri} has given no answer for {STORE_SECONDS:.0f} s; look at the network, at the "
+            "endpoint and at the credentials that this process has for it, or name another directory"
+        )
+    with _writing(uri):
+        return future.result()
 
 
 @contextlib.contextmanager

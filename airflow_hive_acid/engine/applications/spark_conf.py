@@ -34,6 +34,7 @@ ALWAYS = {
 #: The newest Spark that a jar is made for, and its Scala.
 NEWEST = ("4.3", "2.13")
 _JARS = "spark.jars"
+_PRINCIPAL, _RENEWAL = "spark.kerberos.principal", "spark.kerberos.renewal.credentials"
 _PYTHON, _DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
 
@@ -85,6 +86,21 @@ def configuration(
     if jar is not None:
         settings[_JARS] = ",".join([*filter(None, [settings.get(_JARS)]), jar])
     return settings
+
+
+def renewal_settings(deploy_mode: str, conf: Mapping[str, str], principal: str | None = None) -> dict[str, str]:
+    """How an application gets new tokens of a secured Hadoop before its first ones are over (24 h by HDFS's default).
+
+    With a keytab Spark knows by itself. With the ticket cache of a driver on this machine it would renew nothing, and a
+    token that is over counts more than a ticket that is valid; since Spark 4.3 on local masters, too. Without Kerberos
+    the setting does nothing.
+
+    :param conf: all settings that Spark will see, ``spark-defaults.conf`` among them.
+    :param principal: who logs in with a keytab, where the settings do not say it.
+    """
+    if deploy_mode != "client" or principal or conf.get(_PRINCIPAL, "").strip() or _RENEWAL in conf:
+        return {}
+    return {_RENEWAL: "ccache"}
 
 
 def with_application(master: str, conf: Mapping[str, str], application: Application) -> dict[str, str]:

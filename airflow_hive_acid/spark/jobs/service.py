@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from pyspark import InheritableThread
 
 import airflow_hive_acid
+from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.format.jobs import Append, CloseBatch, JobError, JobResult, Program
 from airflow_hive_acid.format.services import (
     CALLER,
@@ -52,6 +53,8 @@ log = logging.getLogger(__name__)
 _PAUSES = (0.01, 0.1)
 #: So often does the state change.
 BEAT_SECONDS = 2.0
+#: So long may the storage of the service take to its first answer. Clients of object stores try for minutes.
+STORE_SECONDS = 60.0
 
 
 @dataclass(eq=False)
@@ -114,6 +117,8 @@ class Service:
         self._came = 0
         self._ending = threading.Event()
         self._ended = threading.Event()
+        self._began = threading.Event()
+        self._problem = ""
         self._used = clock()
         self._started = int(time.time() * 1000)
         self._beat = 0
@@ -123,6 +128,20 @@ class Service:
         """Whether nobody is served any more."""
         return self._ended.is_set()
 
+    def require_storage(self, seconds: float = STORE_SECONDS) -> None:
+        """Wait until :meth:`serve`, in another thread, has written to the directory of the service.
+
+        :param seconds: after which storage that gives no answer is none.
+        :raises ConfigurationError: when it cannot be written, or gives no answer; names the option.
+        """
+        problem = self._problem if self._began.wait(seconds) else f"it has given no answer for {seconds:.0f} s"
+        if problem:
+            raise ConfigurationError(
+                f"--spool: the Spark application cannot write {self._uri} ({problem}); name a directory that it "
+                "reaches, and look at its settings of that storage (--spark-conf spark.hadoop.fs.…), its jars, its "
+                "credentials and the network from its driver"
+            )
+
     def end(self) -> None:
         """Take no more callers, stop those that are there, and come back from :meth:`serve`."""
         self._ending.set()
@@ -130,7 +149,14 @@ class Service:
     def serve(self) -> None:
         """Serve callers until :meth:`end`, or until nobody has called for too long, or another took our name."""
         pause, said = _PAUSES[0], float("-inf")
-        self._fs.replace_text(f"{self._uri}/{SERVES}", "")
+        try:
+            self._fs.replace_text(f"{self._uri}/{SERVES}", "")
+        except Exception as problem:  # noqa: BLE001 - told by who waits for the beginning
+            self._problem = str(problem).partition("\n")[0][:500]
+            self._ended.set()
+            return
+        finally:
+            self._began.set()
         try:
             while not self._ending.is_set():
                 pause = _PAUSES[0] if self._look() else min(pause * 1.3, _PAUSES[1])

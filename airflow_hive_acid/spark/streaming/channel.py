@@ -39,8 +39,8 @@ class Files(Protocol):
     def read_text(self, uri: str) -> str | None:
         """Its text, None when there is none."""
 
-    def write_text_atomically(self, uri: str, text: str) -> None:
-        """Make a file that is whole as soon as it is seen."""
+    def replace_text(self, uri: str, text: str) -> None:
+        """Give a file its content, whether it is there or not; nobody sees it half written, or missing."""
 
     def make_directories(self, uri: str) -> None:
         """Make a directory."""
@@ -63,7 +63,7 @@ class LocalFiles:
         except FileNotFoundError:
             return None
 
-    def write_text_atomically(self, uri: str, text: str) -> None:
+    def replace_text(self, uri: str, text: str) -> None:
         """See :class:`Files`."""
         path = Path(_local(uri))
         partial = path.with_name(f".{path.name}.partial")
@@ -123,7 +123,7 @@ class Conversation:
         self._files.make_directories(self._uri)
         self._here(0)
         threading.Thread(target=self._keep_here, name="hive-acid-stream", daemon=True).start()
-        self._files.write_text_atomically(f"{self._uri}/{streams.OPENED}", "{}")
+        self._files.replace_text(f"{self._uri}/{streams.OPENED}", "{}")
         return self.ask(question)
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -133,9 +133,7 @@ class Conversation:
         :raises JobFailedError: when nobody answers any more; what came of the question is not known then.
         """
         self._number += 1
-        self._files.write_text_atomically(
-            f"{self._uri}/{streams.question_name(self._number)}", streams.to_text(question)
-        )
+        self._files.replace_text(f"{self._uri}/{streams.question_name(self._number)}", streams.to_text(question))
         uri = f"{self._uri}/{streams.answer_name(self._number)}"
         pause, self._heard = self._pauses[0], self._clock()
         while not self._files.exists(uri):
@@ -185,7 +183,7 @@ class Conversation:
                 self._here(beat)
 
     def _here(self, beat: int) -> None:
-        self._files.write_text_atomically(f"{self._uri}/{streams.HERE}", str(beat))
+        self._files.replace_text(f"{self._uri}/{streams.HERE}", str(beat))
 
 
 def _error(answer: dict[str, Any]) -> HiveAcidError:

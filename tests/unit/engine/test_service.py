@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -125,6 +126,32 @@ def test_nobody_serves_where_nobody_may_write(tmp_path, monkeypatch):
     (tmp_path / "services").write_text("")  # as good as a place without rights, for root too
     with pytest.raises((ConfigurationError, OSError), match="services"):
         serving(Launcher(), service_directory("etl", tmp_path.as_uri()), ServiceSettings()).__enter__()
+
+
+def test_storage_that_gives_no_answer_is_a_fault_of_the_option_before_any_spark_starts(monkeypatch):
+    """Clients of object stores go on trying for minutes; nobody waits for them so long."""
+    over = threading.Event()
+
+    class Silent:
+        def local_path(self, _uri: str) -> None:
+            return None
+
+        def make_directory(self, _uri: str) -> None:
+            over.wait(60)
+
+    class Launcher:
+        def start_job(self, *_: object) -> object:
+            raise AssertionError("it must not come to that")
+
+    monkeypatch.setattr(service, "STORE_SECONDS", 0.2)
+    monkeypatch.setattr(service, "open_filesystem", lambda _uri: Silent())
+    try:
+        with pytest.raises(
+            ConfigurationError, match=r"--spool: the storage of s3a://b/services/etl has given no answer"
+        ):
+            serving(Launcher(), "s3a://b/services/etl", ServiceSettings()).__enter__()
+    finally:
+        over.set()
 
 
 def test_the_clock_of_the_wall_has_no_say(tmp_path, monkeypatch):

@@ -5,7 +5,13 @@ import sys
 import pytest
 
 from airflow_hive_acid import resources
-from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, local_cores, write_properties
+from airflow_hive_acid.engine.applications.spark_conf import (
+    configuration,
+    is_local,
+    local_cores,
+    renewal_settings,
+    write_properties,
+)
 from airflow_hive_acid.engine.applications.spark_version import SUPPORTED, InstalledSpark
 from airflow_hive_acid.errors import ConfigurationError
 
@@ -122,3 +128,13 @@ def test_accelerator_may_be_a_file_or_lie_where_the_cluster_finds_it(tmp_path):
         assert configuration("yarn", "/s", {}, jar)["spark.jars"] == jar
     with pytest.raises(ConfigurationError, match=r"/no/such\.jar, and there is no such file; set it to auto, off"):
         configuration("yarn", "/s", {}, "/no/such.jar")
+
+
+def test_who_has_a_ticket_alone_gets_new_tokens_with_it():
+    """A keytab, a driver on the cluster and a choice of the user's are left as they are."""
+    renewal = "spark.kerberos.renewal.credentials"
+    assert renewal_settings("client", {}) == {renewal: "ccache"}
+    assert renewal_settings("cluster", {}) == {}
+    assert renewal_settings("client", {}, "airflow") == {}
+    assert renewal_settings("client", {"spark.kerberos.principal": "airflow"}) == {}
+    assert renewal_settings("client", {renewal: "keytab"}) == {}

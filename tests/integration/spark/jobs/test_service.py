@@ -18,6 +18,7 @@ from airflow_hive_acid.errors import ConfigurationError, HiveAcidError, JobFaile
 from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.format.jobs import Column, JobSpec, Program, Select, Source
 from airflow_hive_acid.maintenance.worker.jobs import Application
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.jobs.service import Service
 
 if TYPE_CHECKING:
@@ -103,6 +104,33 @@ def query(session: JobSession, sql: str, **more: object) -> list[list[object]]:
     uri = session.rows_uri(job)
     session.run(JobSpec(job, Select(sql, uri), **more))  # type: ignore[arg-type]
     return list(session.read_rows(uri))
+
+
+@pytest.mark.parametrize("fails", ["refuses", "is silent"])
+def test_storage_that_spark_cannot_write_ends_a_service_before_it_is_ready(
+    spark: SparkSession, above: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    over = threading.Event()
+
+    def replace_text(_self: HadoopFilesystem, uri: str, _text: str) -> None:
+        if fails == "refuses":
+            raise OSError(f"AccessDenied: {uri}")
+        over.wait(60)
+
+    monkeypatch.setattr(HadoopFilesystem, "replace_text", replace_text)
+    service = Service(spark, above.as_uri(), "one", places=1, max_callers=1)
+    thread = threading.Thread(target=service.serve)
+    thread.start()
+    why = "AccessDenied" if fails == "refuses" else "no answer for 0 s"
+    try:
+        with pytest.raises(ConfigurationError, match=f"--spool: the Spark application cannot write.*{why}"):
+            service.require_storage(60 if fails == "refuses" else 0.2)
+        assert service.has_ended == (fails == "refuses")
+    finally:
+        service.end()
+        over.set()
+        thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_callers_share_the_application_and_nothing_else(start, above: Path, tmp_path: Path, spark) -> None:
