@@ -247,9 +247,7 @@ def _deleted(spark: SparkSession, table: OpenTable, first: int, wanted: Changes)
     rows = []
     if hit:
         rows.append(only_seen(insert_events(spark, table, hit), table, hit).select(*columns))
-    loaded = [
-        f for f in table.files.originals if f.write_id <= min(newest, reach.get((f.partition, f.bucket), -1))
-    ]
+    loaded = [f for f in table.files.originals if f.write_id <= min(newest, reach.get((f.partition, f.bucket), -1))]
     if loaded:
         rows.append(originals.rows(spark, table, loaded, identity=True).select(*columns))
     if not rows:
