@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tempfile
 from pathlib import Path
@@ -34,8 +35,10 @@ _ACCEPTED = {"hive.enforce.bucketing"}
 _URL = f"sqlite:///{Path(tempfile.gettempdir()) / 'nobody-asks-this-metastore.db'}"
 
 
-def _texts() -> Iterator[str]:
+@functools.cache
+def _texts() -> frozenset[str]:
     """The string constants of the package outside the lists, docstrings left out; what is put in is a ``*``."""
+    found = set()
     for path in PACKAGE.rglob("*.py"):
         if path.name in _LISTS:
             continue
@@ -45,7 +48,8 @@ def _texts() -> Iterator[str]:
                 node.value.value = None
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+                found.add(node.value)
+    return frozenset(found)
 
 
 class _Reads(Settings):
@@ -157,15 +161,16 @@ def _probed() -> set[str]:
 
 
 def test_every_setting_is_read_by_some_code_outside_the_table() -> None:
-    named = set(_texts()) | _probed()
+    named = _texts() | _probed()
     assert [key for key in SETTINGS if key not in named and key not in _ACCEPTED] == []
 
 
 def test_a_setting_that_is_read_by_nothing_would_be_found() -> None:
-    assert "hive.exim.uri.scheme.whitelist" not in set(_texts()) | _probed()
-    assert not _ACCEPTED & set(_texts())
+    assert "hive.exim.uri.scheme.whitelist" not in _texts() | _probed()
+    assert not _ACCEPTED & _texts()
 
 
+@functools.cache
 def _keys_of_probes() -> list[tuple[str, str]]:
     """Each probe with the settings that it reads; what only another setting of its own chooses counts there."""
     pairs = []
@@ -195,6 +200,7 @@ def test_another_value_of_a_setting_changes_what_is_made_with_it(key: str) -> No
     )
 
 
+@functools.cache
 def _marked(folder: Path) -> dict[str, list[str]]:
     """The tests that carry the mark ``setting``, by the keys that they change."""
     found: dict[str, list[str]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import importlib.metadata
 import sys
 from collections import Counter
@@ -20,6 +21,7 @@ def files(tmp_path_factory):
     return data.unpack(tmp_path_factory.mktemp("demo"))
 
 
+@functools.cache
 def rows_of(path):
     with path.open(newline="") as source:
         return list(csv.DictReader(source))

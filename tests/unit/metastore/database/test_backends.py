@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ URLS = ("sqlite:////tmp/metastore.db", "postgresql://u@h/d", "mysql://u@h/d", "m
 TABLE = sa.table("T", sa.column("A"), sa.column("B"))
 
 
+@functools.cache
 def check_sql() -> ModuleType:
     spec = importlib.util.spec_from_file_location("check_sql", ROOT / "scripts" / "check_sql.py")
     assert spec is not None

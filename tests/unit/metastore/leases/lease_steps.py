@@ -61,6 +61,9 @@ class Client:
     tries: int = 0
 
 
+_NEW = Client()
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """Everything that is committed, and where everybody is.
@@ -109,8 +112,16 @@ class Model:
         if self.clock_goes_back and 0 < state.now:
             yield replace(state, now=state.now - 1)
         for number, client in enumerate(state.clients):
-            if client.at < len(self.programs[number]):
+            if client.at < len(self.programs[number]) and not self._waits_for_a_twin(state, number):
                 yield from self._step(state, number, client, self.programs[number][client.at])
+
+    def _waits_for_a_twin(self, state: State, me: int) -> bool:
+        """Of clients that want and do the same, the first ones begin first: with other names the rest is no other."""
+        return state.clients[me] == _NEW and any(
+            state.clients[other] == _NEW
+            and (self.wants[other], self.programs[other]) == (self.wants[me], self.programs[me])
+            for other in range(me)
+        )
 
     def _step(self, state: State, me: int, client: Client, verb: str) -> Iterator[State]:
         guarded = self.commit_guarded if verb == "commit" else self.guarded
