@@ -2,7 +2,8 @@
 
 Readers can move to Iceberg first, while the pipelines that write the Hive table stay as they are. Each run makes one
 commit of the copy; commits that come while a run is busy are the next run's, all together. Once a night both sides are
-compared.
+compared. When readers and writers are to move for good, ``orders_cut_over`` is triggered by hand: from then on the
+table is read-only, and the copy is what is written.
 
 Put it into your DAGs folder. It needs a connection ``hive_acid_default``, the table ``sales.orders``, and a Spark that
 Iceberg has a jar for (docs/how-to/streams/mirrors.md).
@@ -14,7 +15,7 @@ from datetime import datetime
 
 from airflow.sdk import DAG
 
-from airflow_hive_acid.operators import HiveAcidMirrorOperator
+from airflow_hive_acid.operators import HiveAcidMirrorCutOverOperator, HiveAcidMirrorOperator
 from airflow_hive_acid.triggers import watched_table
 
 SPARK = {
@@ -34,3 +35,8 @@ with DAG(
     "orders_mirror_check", start_date=datetime(2026, 1, 1), schedule="@daily", catchup=False, tags=["hive-acid"]
 ) as orders_mirror_check:
     HiveAcidMirrorOperator(task_id="compare", verify=True, **MIRROR)
+
+with DAG("orders_cut_over", schedule=None, catchup=False, tags=["hive-acid"]) as orders_cut_over:
+    HiveAcidMirrorCutOverOperator(
+        task_id="cut_over", retries=3, table=MIRROR["table"], target=MIRROR["target"], spark_conf=SPARK
+    )

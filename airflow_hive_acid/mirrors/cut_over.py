@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     OpenEngine = Callable[[], contextlib.AbstractContextManager[Engine]]
 
+CUT_OVER, TAKE_BACK, RETIRE = "cut-over", "take-back", "retire"
+ACTIONS = (CUT_OVER, TAKE_BACK, RETIRE)
+"""What can be done, in the words of the command line."""
 PRIMARY = "hive.acid.primary"
 """Property of a table that was handed over: where it is written now, for people; the record counts."""
 _UNSET = f"UNSET TBLPROPERTIES IF EXISTS ({literal(PRIMARY, 'property')})"
@@ -92,39 +95,64 @@ def take_back(
 ) -> None:
     """Let the table be written again; its mirror follows it as before.
 
+    One that died behind the first half of it, or of a cut-over, is gone on with.
+
     :param discard: also when the target was written since: the next run of the mirror copies the table over it.
     :raises MirrorRefusedError: when it is not handed over to this target.
     :raises MirrorDivergedError: when the target was written since, and that is not to be discarded.
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))
-    _require_primary(client, name, place)
+    record = _require_mirror(client, name, place)
+    if record.primary is None and not _is_named(client, name, place):
+        raise _not_handed_over(name, place)
     with open_engine() as engine:
-        if not discard:
-            _require_unwritten(client, engine, name, place)
-        client.mirrors.end_primary(name, place)
+        if record.primary is not None:
+            if not discard:
+                _require_unwritten(client, engine, name, place)
+            client.mirrors.end_primary(name, place)
         _alter(engine, name, _UNSET, None)
 
 
 def retire(
     client: MetastoreClient, open_engine: OpenEngine, table: str, target: str, *, wait: float = _WAIT_SECONDS
 ) -> None:
-    """Drop the table that was handed over, and forget its mirror.
+    """Drop the table that was handed over, and forget its mirror; one that died on the way is gone on with.
 
     :param wait: seconds to wait for those who hold a lock on it.
     :raises MirrorRefusedError: when it is not handed over to this target.
     :raises MirrorDivergedError: when one who had waited for the lock has written to it; it is not dropped then.
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))
-    record = _require_primary(client, name, place)
-    client.mirrors.end_primary(name, place)
+    record = _require_mirror(client, name, place)
+    if record.primary is None and not _is_retiring(client, record):
+        raise _not_handed_over(name, place)
+    client.mirrors.end_primary(name, place, (RETIRE, "the table is dropped"))
+    if not client.catalog.find_tables([name]):
+        client.mirrors.forget(name, place)
+        return
     with _alone(client, name, wait) as lease, open_engine() as engine:
         seen, last = client.get_valid_write_ids([name])[name], record.write_id or 0
         if seen.range_validity(last + 1, seen.high_watermark + 1) is not RangeValidity.NONE:
             raise MirrorDivergedError(
                 f"{name} was not dropped: somebody who had waited for the lock has written to it. Cut over again"
             )
-        engine.run(f"DROP TABLE {quoted_table(name)}", lease=lease)
+        _drop(engine, name, lease)
         client.mirrors.forget(name, place)
+
+
+def is_left(client: MetastoreClient, action: str, table: str, target: str) -> bool:
+    """Whether an action still has something to do: of a task that is tried again, it may be done already.
+
+    :param action: one of :data:`ACTIONS`.
+    :raises NoSuchObjectError: when there is no such mirror, and no sign that there was one.
+    """
+    name, place = str(table_name(table)), str(MirrorTarget.parse(target))
+    if action == CUT_OVER:
+        return client.mirrors.primaries([name]).get(name) != place
+    if action == RETIRE and not client.catalog.find_tables([name]):
+        return client.mirrors.find(name, place) is not None
+    record = _require_mirror(client, name, place)
+    return action == RETIRE or record.primary is not None or _is_named(client, name, place)
 
 
 @contextlib.contextmanager
@@ -187,11 +215,28 @@ def _require_mirror(client: MetastoreClient, table: str, target: str) -> Mirror:
     return record
 
 
-def _require_primary(client: MetastoreClient, table: str, target: str) -> Mirror:
-    record = _require_mirror(client, table, target)
-    if record.primary is None:
-        raise MirrorRefusedError(f"{table} is not handed over to {target}; hive-acid mirror list shows what is")
-    return record
+def _not_handed_over(table: str, target: str) -> MirrorRefusedError:
+    return MirrorRefusedError(f"{table} is not handed over to {target}; hive-acid mirror list shows what is")
+
+
+def _is_named(client: MetastoreClient, table: str, target: str) -> bool:
+    """Whether the table's property names this target as the primary, which it is not, or not any more."""
+    found = client.catalog.find_tables([table]).get(table)
+    return found is not None and found.properties.get(PRIMARY) == target
+
+
+def _is_retiring(client: MetastoreClient, record: Mirror) -> bool:
+    """Whether the table was handed over until its dropping began, which somebody did not end.
+
+    The property alone does not say so: one that died in a cut-over has left it, too.
+    """
+    if record.todo != RETIRE:
+        return False
+    return not client.catalog.find_tables([record.table]) or _is_named(client, record.table, record.target)
+
+
+def _drop(engine: Engine, table: str, lease: Lease) -> None:
+    engine.run(f"DROP TABLE {quoted_table(table)}", lease=lease)
 
 
 def _alter(engine: Engine, table: str, change: str, lease: Lease | None) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         HiveAcidGrabLeaseOperator,
         lease_on,
     )
-    from airflow_hive_acid.operators.mirror import HiveAcidMirrorOperator
+    from airflow_hive_acid.operators.mirror import HiveAcidMirrorCutOverOperator, HiveAcidMirrorOperator
     from airflow_hive_acid.operators.replication import HiveAcidReplicationOperator
     from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
     from airflow_hive_acid.operators.services import HiveAcidSparkServiceOperator
@@ -72,6 +72,7 @@ __all__ = [
     "HiveAcidInsertOperator",
     "HiveAcidKeepTransactionOperator",
     "HiveAcidMergeOperator",
+    "HiveAcidMirrorCutOverOperator",
     "HiveAcidMirrorOperator",
     "HiveAcidOperator",
     "HiveAcidPinOperator",
@@ -108,6 +109,7 @@ _HOMES = {
     "HiveAcidInsertOperator": "changes",
     "HiveAcidKeepTransactionOperator": "transactions",
     "HiveAcidMergeOperator": "changes",
+    "HiveAcidMirrorCutOverOperator": "mirror",
     "HiveAcidMirrorOperator": "mirror",
     "HiveAcidOperator": "hive_acid",
     "HiveAcidPinOperator": "time_travel",

@@ -1,14 +1,16 @@
-"""Keeps a copy of an ACID table in Iceberg or Delta in step with it."""
+"""Keeps a copy of an ACID table in Iceberg or Delta in step with it, and makes it the primary."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
@@ -100,3 +102,87 @@ class HiveAcidMirrorOperator(HiveAcidOperator):
         from airflow_hive_acid.sql.parsing.builders import quoted_table
 
         return f"SELECT * FROM {quoted_table(str(self.table))}"  # noqa: S608 - checked and quoted
+
+
+class HiveAcidMirrorCutOverOperator(HiveAcidOperator):
+    """Makes a mirror the primary of its table, takes that back, or drops the table.
+
+    A task that is tried again does nothing twice: what it finds done already is its success. Cutting over keeps
+    writers off by a lease of its own; it waits for those who write in the worker slot.
+
+    :param table: ``[db.]table``, which has a mirror. (templated)
+    :param target: the mirror: ``iceberg:catalog.database.table``, or ``delta:/path`` or URI. (templated)
+    :param action: ``cut-over``: the last changes go over, both sides are compared, and the table is read-only from
+        then on, for a real Hive, too. ``take-back``: the table is written again, and the mirror follows it.
+        ``retire``: the table is dropped and its mirror forgotten; the target stays. A table that is not there any more,
+        and of which no mirror is known, counts as retired.
+    :param wait: seconds, or a ``timedelta``, to wait for those who write now; for ``retire``, who hold a lock.
+    :param discard: with ``take-back``: also when the target was written since; the mirror's next run copies the table
+        over that.
+    """
+
+    template_fields: Sequence[str] = ("table", "target", "hive_acid_conn_id", "spark_conn_id", "spark_service")
+    lineage_literals = False
+    never_a_member = "it changes who may write the table, for everybody and at once; do it before or after the group"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        target: str,
+        action: Literal["cut-over", "take-back", "retire"] = "cut-over",
+        wait: float | timedelta = 300.0,
+        discard: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(sql="", **kwargs)
+        if action not in ("cut-over", "take-back", "retire"):
+            raise ValueError(
+                f"action of task {self.task_id} must be 'cut-over', 'take-back' or 'retire', not {action!r}"
+            )
+        if discard and action != "take-back":
+            raise ValueError(f"task {self.task_id}: discard belongs to action='take-back'; with {action} leave it out")
+        if kwargs.get("lease") is not None:
+            raise ValueError(
+                f"task {self.task_id}: {action} takes a lease of its own, and would wait for this one: leave lease "
+                "out, and drop it before"
+            )
+        self.table = table
+        self.target = target
+        self.action = action
+        self.wait = seconds_of(wait)
+        self.discard = discard
+
+    def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
+        """Do it, if it is not done yet.
+
+        :return: ``table``, ``target``, ``action``, whether this try has ``done`` it; after a cut-over also
+            ``verified``, what was compared last.
+        :raises MirrorDivergedError: when both sides differ, or the target was written since; nothing was changed.
+        """
+        from airflow_hive_acid.format.mirrors import MirrorTarget
+        from airflow_hive_acid.mirrors import cut_over as room
+        from airflow_hive_acid.sql.parsing.builders import table_name
+
+        client, name, place = hook.get_conn(), str(table_name(str(self.table))), str(MirrorTarget.parse(self.target))
+        document: dict[str, Any] = {"table": name, "target": place, "action": self.action, "done": False}
+        if not room.is_left(client, self.action, name, place):
+            self.log.info("%s of %s and %s was done already", self.action, name, place)
+            return document
+
+        def opened() -> contextlib.AbstractContextManager[Engine]:
+            return contextlib.nullcontext(engine)
+
+        if self.action == room.TAKE_BACK:
+            room.take_back(client, opened, name, place, discard=self.discard)
+        elif self.action == room.RETIRE:
+            room.retire(client, opened, name, place, wait=self.wait)
+        else:
+            found = room.cut_over(client, opened, name, place, wait=self.wait)
+            document["verified"] = found.to_document()
+        self.log.info("%s of %s and %s is done", self.action, name, place)
+        return {**document, "done": True}
+
+    def lineage_script(self) -> str:
+        """No rows of ours are written."""
+        return ""

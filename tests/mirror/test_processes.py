@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import HandedOverError, HiveAcidError
 from airflow_hive_acid.mirrors.runner import run_mirror
 from airflow_hive_acid.testing import HiveAcidTestbed
 from airflow_hive_acid.testing.dags import run_dag
@@ -92,7 +92,7 @@ def test_a_spark_that_is_killed_at_any_moment_leaves_a_whole_state(
     assert killed, "none was killed in time"
 
 
-def test_the_example_follows_each_commit_and_compares(
+def test_the_example_follows_each_commit_compares_and_cuts_over(
     tmp_path: Path, mirror_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A DAG run, by spark-submit; the second one has nothing to do."""
@@ -105,7 +105,7 @@ def test_the_example_follows_each_commit_and_compares(
     with HiveAcidTestbed(tmp_path / "hive-acid") as testbed:
         testbed.sql("CREATE DATABASE sales; CREATE TABLE sales.orders (id INT, state STRING, amount DECIMAL(10,2)) "
                     f"{ACID}; INSERT INTO sales.orders VALUES (1, 'new', 10), (2, 'new', 20)")  # fmt: skip
-        for dag in (module.orders_mirror, module.orders_mirror_check):
+        for dag in (module.orders_mirror, module.orders_mirror_check, module.orders_cut_over):
             for task in dag.tasks:
                 task.spark_conf = conf
 
@@ -126,6 +126,14 @@ def test_the_example_follows_each_commit_and_compares(
         assert compared["verified"] == {
             "table": "sales.orders", "target": "iceberg:lake.sales.orders", "write_id": 3, "source_rows": 1,
             "target_rows": 1, "partitions": 1, "differ": 0, "different": [],
+        }  # fmt: skip
+        testbed.sql("INSERT INTO sales.orders VALUES (3, 'late', 30)")
+        over = told(module.orders_cut_over)
+        assert (over["done"], over["verified"]["differ"], over["verified"]["target_rows"]) == (True, 0, 2)
+        with pytest.raises(HandedOverError, match=r"handed over to iceberg:lake\.sales\.orders"):
+            testbed.sql("INSERT INTO sales.orders VALUES (4, 'too late', 40)")
+        assert told(module.orders_cut_over) == {
+            "table": "sales.orders", "target": "iceberg:lake.sales.orders", "action": "cut-over", "done": False,
         }  # fmt: skip
 
 

@@ -88,6 +88,7 @@ _DECLARE = (
     .values(HMI_PRIMARY=clock_ms(), HMI_LOCK=bindparam("lock_id"))
 )
 _END = update(HIVE_ACID_MIRROR).where(_KEY).values(HMI_PRIMARY=None, HMI_LOCK=None)
+_END_FOR = _END.values(HMI_TODO=bindparam("todo"), HMI_REASON=bindparam("reason"), HMI_CHANGED=clock_ms())
 # A lock's heartbeat is when it was last known to be wanted: this one is until somebody says otherwise.
 _FOR_EVER = 7_258_118_400_000
 _KEEP_LOCK = (
@@ -248,13 +249,19 @@ class Mirrors:
 
         self._database.run(operation)
 
-    def end_primary(self, table: str, target: str) -> None:
-        """The table is the primary again, and its lock is released; fine when it is already."""
+    def end_primary(self, table: str, target: str, did: tuple[str, str] | None = None) -> None:
+        """The table is the primary again, and its lock is released; fine when it is already.
+
+        :param did: what for, and why; noted as what a run did.
+        """
         key = {"mirror": _digest(table, target)}
 
         def operation(connection: Connection) -> None:
             lock_id = connection.execute(_FIND.with_for_update(), key).one().HMI_LOCK
-            connection.execute(_END, key)
+            if did is None:
+                connection.execute(_END, key)
+            else:
+                connection.execute(_END_FOR, {**key, "todo": did[0], "reason": did[1]})
             if lock_id is not None:
                 unlock(connection, lock_id)
 

@@ -45,6 +45,7 @@ from airflow_hive_acid.operators.leases import (
     HiveAcidDropLeaseOperator,
     HiveAcidGrabLeaseOperator,
 )
+from airflow_hive_acid.operators.mirror import HiveAcidMirrorCutOverOperator, HiveAcidMirrorOperator
 from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
 from airflow_hive_acid.sensors.commits import HiveAcidTableCommitSensor
 from airflow_hive_acid.sensors.compactions import HiveAcidCompactionSensor
@@ -116,6 +117,18 @@ ARGUMENTS: dict[type, list[dict[str, Any]]] = {
         {"source": "parquet:{tmp}", "table": "db.n", "columns": {GIVEN: GIVEN}},
         {"source": "delta:{tmp}", "table": "db.n", "version": GIVEN},
         {"source": "parquet:{tmp}", "table": "db.n", "properties": {GIVEN: GIVEN}},
+    ],
+    HiveAcidMirrorOperator: [
+        {"table": GIVEN, "target": "iceberg:ice.db.t"}, {"table": "db.t", "target": GIVEN},
+        {"table": "db.t", "target": f"iceberg:{GIVEN}"}, {"table": "db.t", "target": f"delta:{GIVEN}"},
+        {"table": "db.t", "target": "iceberg:ice.db.t", "key": [GIVEN]},
+    ],
+    HiveAcidMirrorCutOverOperator: [
+        {"table": GIVEN, "target": "iceberg:ice.db.t"}, {"table": "db.t", "target": GIVEN},
+        {"table": "db.t", "target": f"iceberg:{GIVEN}"}, {"table": "db.t", "target": f"delta:{GIVEN}"},
+        {"table": "db.t", "target": "iceberg:ice.db.t", "action": GIVEN},
+        {"table": GIVEN, "target": "iceberg:ice.db.t", "action": "take-back"},
+        {"table": GIVEN, "target": "iceberg:ice.db.t", "action": "retire"},
     ],
     HiveAcidSparkOperator: [
         {"tables": {GIVEN: "insert"}, "module": "m"}, {"tables": {"db.t": GIVEN}, "module": "m"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import pytest
 from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.operators import HiveAcidMirrorOperator
+from airflow_hive_acid.metastore.records.mirrors import Mirrors
+from airflow_hive_acid.mirrors import cut_over as room
+from airflow_hive_acid.operators import HiveAcidMirrorCutOverOperator, HiveAcidMirrorOperator
 from tests.integration.mirrors.conftest import TARGET, MirrorJob
 
 if TYPE_CHECKING:
@@ -93,3 +96,147 @@ def test_names_that_are_none_start_nothing(job: MirrorJob, more: dict[str, Any])
 def test_its_lineage_reads_the_table() -> None:
     operator = HiveAcidMirrorOperator(task_id="m", table="w.t", target=TARGET)
     assert operator.lineage_script() == "SELECT * FROM `w`.`t`"
+
+
+def cut_over(action: str = "cut-over", **more: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"table": "w.t", "target": TARGET, "action": action, **more}
+    return HiveAcidMirrorCutOverOperator(task_id="c", hive_acid_conn_id="acid", **given).execute(context())
+
+
+def test_the_primary_moves_over_and_back_and_each_is_done_once(job: MirrorJob, client: MetastoreClient) -> None:
+    mirror(key=["a"])
+    done = cut_over()
+    assert done["verified"]["target_rows"] == 1
+    assert {**done, "verified": {}} == {
+        "table": "w.t", "target": TARGET, "action": "cut-over", "done": True, "verified": {},
+    }  # fmt: skip
+    asked = len(job.asked)
+    assert cut_over() == {"table": "w.t", "target": TARGET, "action": "cut-over", "done": False}
+    assert (client.mirrors.primaries(["w.t"]), len(job.asked)) == ({"w.t": TARGET}, asked)
+    assert (cut_over("take-back")["done"], client.mirrors.primaries(["w.t"])) == (True, {})
+    assert cut_over("take-back")["done"] is False
+    assert client.show_locks("w.t") == []
+    cut_over()
+    assert (cut_over("retire")["done"], client.catalog.find_tables(["w.t"])) == (True, {})
+    assert cut_over("retire")["done"] is False
+    assert client.mirrors.list() == []
+
+
+def died(client: MetastoreClient, patch: pytest.MonkeyPatch, of: Any, name: str, action: str) -> None:
+    """A task that dies when it comes to this."""
+
+    def dies(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with patch.context() as patched:
+        patched.setattr(of, name, dies)
+        with pytest.raises(KeyboardInterrupt):
+            cut_over(action)
+
+
+@pytest.mark.parametrize("place", ["_alone", "_drop", "forget"])
+def test_a_retire_that_died_is_gone_on_with(
+    job: MirrorJob, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Before its lease, before it drops the table, and before it forgets the mirror."""
+    mirror(key=["a"])
+    cut_over()
+    died(client, monkeypatch, Mirrors if place == "forget" else room, place, "retire")
+    assert client.mirrors.primaries(["w.t"]) == {}
+    assert cut_over("retire")["done"] is True
+    assert (client.catalog.find_tables(["w.t"]), client.mirrors.list()) == ({}, [])
+
+
+def test_a_retire_that_died_drops_nothing_that_was_taken_back_or_written_since(
+    job: MirrorJob, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror(key=["a"])
+    cut_over()
+    died(client, monkeypatch, room, "_alone", "retire")
+    write = client.open_txn()
+    client.allocate_write_ids("w.t", write)
+    client.commit_txn(write)
+    with pytest.raises(AirflowFailException, match="was not dropped"):
+        cut_over("retire")
+    assert cut_over("take-back")["done"] is True
+    with pytest.raises(AirflowFailException, match="not handed over"):
+        cut_over("retire")
+    assert client.catalog.find_tables(["w.t"])
+
+
+def test_a_take_back_or_a_cut_over_that_died_is_no_reason_to_drop_the_table(
+    job: MirrorJob, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The property of the table names the mirror, which is not the primary: taking it back takes that away, too."""
+    mirror(key=["a"])
+    cut_over()
+    died(client, monkeypatch, room, "_alter", "take-back")
+    died(client, monkeypatch, room, "_declare", "cut-over")
+    with pytest.raises(AirflowFailException, match="not handed over"):
+        cut_over("retire")
+    assert "hive.acid.primary" in client.catalog.get_table("w.t").properties
+    assert cut_over("take-back")["done"] is True
+    assert "hive.acid.primary" not in client.catalog.get_table("w.t").properties
+
+
+def test_writers_that_do_not_end_are_no_reason_to_give_up_and_a_difference_is(
+    job: MirrorJob, client: MetastoreClient
+) -> None:
+    mirror(key=["a"])
+    with client.begin({"w.t": "insert"}), pytest.raises(AirflowException, match="LeaseAlreadyExists") as raised:
+        cut_over(wait=timedelta(seconds=0.1))
+    assert not isinstance(raised.value, AirflowFailException)
+    job.told = {"differ": 1, "different": [{"partition": "", "source_rows": 1, "target_rows": 2}]}
+    with pytest.raises(AirflowFailException, match="Nothing was declared"):
+        cut_over()
+    assert client.mirrors.primaries(["w.t"]) == {}
+    job.told = {}
+    cut_over()
+    job.told = {"differ": 1, "different": [{"partition": "", "source_rows": 1, "target_rows": 2}]}
+    with pytest.raises(AirflowFailException, match="written since"):
+        cut_over("take-back")
+    assert cut_over("take-back", discard=True)["done"] is True
+
+
+def test_a_task_that_is_killed_stops_spark_and_leaves_the_table_writable(
+    job: MirrorJob, client: MetastoreClient
+) -> None:
+    mirror(key=["a"])
+    task = HiveAcidMirrorCutOverOperator(task_id="c", hive_acid_conn_id="acid", table="w.t", target=TARGET)
+    original = job.work
+
+    def work(spec: Any) -> Any:
+        task.on_kill()
+        return original(spec)
+
+    job.work = work  # type: ignore[method-assign]
+    with pytest.raises(AirflowException):
+        task.execute(context())
+    assert (client.mirrors.primaries(["w.t"]), client.leases.list_lease(), client.show_locks("w.t")) == ({}, [], [])
+    job.work = original  # type: ignore[method-assign]
+    assert cut_over()["done"] is True
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    ({"action": "drop"}, "must be 'cut-over', 'take-back' or 'retire', not 'drop'"),
+    ({"discard": True}, "discard belongs to action='take-back'"), ({"lease": "x"}, "a lease of its own"),
+])  # fmt: skip
+def test_a_cut_over_that_cannot_be_meant_is_refused_where_it_is_written(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        HiveAcidMirrorCutOverOperator(task_id="c", **{"table": "w.t", "target": TARGET, **more})
+
+
+@pytest.mark.parametrize("more", [{"target": "delta:/a/../b"}, {"target": "iceberg:x"}, {"table": "w.t; DROP"},
+                                  {"table": "w.none"}, {"target": "delta:/none"}])  # fmt: skip
+@pytest.mark.parametrize("action", ["cut-over", "take-back", "retire"])
+def test_names_of_no_mirror_change_nothing(
+    job: MirrorJob, client: MetastoreClient, action: str, more: dict[str, Any]
+) -> None:
+    mirror(key=["a"])
+    if action == "retire" and more == {"table": "w.none"}:
+        assert cut_over(action, **more)["done"] is False
+    else:
+        with pytest.raises(AirflowFailException):
+            cut_over(action, **more)
+    assert client.catalog.find_tables(["w.t"])
+    assert client.mirrors.primaries(["w.t"]) == {}
