@@ -318,6 +318,10 @@ class MirrorKeyError(HiveAcidError):
     """Two rows of a mirror's source have the same key; names the key and the remedy. The target was not changed."""
 
 
+class MirrorNullKeyError(HiveAcidError):
+    """A changed row has NULL in a column of a mirror's key, where a cheaper MERGE bears none: another one is run."""
+
+
 class ImportDiffersError(HiveAcidError):
     """An imported table and its source are not the same."""
 

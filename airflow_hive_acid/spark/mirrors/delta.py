@@ -7,11 +7,12 @@ last is left out, and of two that meet one fails. The state is in the commit's u
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, MirrorConflictError, MirrorRefusedError
@@ -19,10 +20,10 @@ from airflow_hive_acid.format.mirrors import MirrorState
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import full_text
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
-from airflow_hive_acid.spark.mirrors.targets import Found
+from airflow_hive_acid.spark.mirrors.targets import DELETE, INSERT, UPDATE, Found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -36,6 +37,8 @@ _NEEDS = (
 )
 _APPLICATION = "hive-acid-mirror"
 _ID, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+#: Delta's own names of what a MERGE did.
+_MERGED = {INSERT: "numTargetRowsInserted", UPDATE: "numTargetRowsUpdated", DELETE: "numTargetRowsDeleted"}
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 #: What leaves the rows as they are.
 _HARMLESS = frozenset({
@@ -59,6 +62,7 @@ class DeltaTarget:
         self._place = place
         self._shown = f"delta:{place}"
         self._name = f"delta.{schema.quoted(place)}"
+        self._metrics: dict[str, int] = {}
 
     def look(self) -> Found:
         """The state in the history, if the commits since leave the rows as they are."""
@@ -70,8 +74,13 @@ class DeltaTarget:
             if fs.entries(self._place):
                 raise MirrorRefusedError(f"{self._shown} is there and no Delta table; nothing was changed")
             return Found(exists=False)
+        found = self._newest(fs)
+        if found is not None:
+            return found
         try:
-            rows = self._spark.sql(f"DESCRIBE HISTORY {self._name}").select("version", "operation", "userMetadata")
+            rows = self._spark.sql(f"DESCRIBE HISTORY {self._name}").select(
+                "version", "operation", "userMetadata", "operationMetrics"
+            )
             history = rows.orderBy("version", ascending=False).toLocalIterator()
         except (AnalysisException, PySparkException) as failure:
             said = str(failure).partition("\n")[0][:300]
@@ -81,6 +90,7 @@ class DeltaTarget:
             if row.userMetadata is not None:
                 with contextlib.suppress(InvalidArgumentsError):
                     state = MirrorState.parse(row.userMetadata)
+                    self._metrics = _numbers(row.operationMetrics)
                     return Found(True, state, max(state.sequence, self._numbered()), strange)
             if row.operation not in _HARMLESS and not strange:
                 strange = f"somebody else has written version {row.version} ({row.operation})"
@@ -90,6 +100,22 @@ class DeltaTarget:
                 f"{self._shown} is there and no mirror of ours; nothing was changed: name another path, or remove it"
             )
         return Found(exists=True, sequence=number, strange="its history does not reach back to the state it carries")
+
+    def _newest(self, fs: HadoopFilesystem) -> Found | None:
+        """What the newest commit says, if it is one of ours; without a Spark job, which the history needs."""
+        jvm: Any = self._spark._jvm
+        with contextlib.suppress(Py4JError, OSError, KeyError, TypeError, ValueError, InvalidArgumentsError):
+            pair = jvm.org.apache.spark.sql.delta.DeltaLog.forTableWithSnapshot(self._spark._jsparkSession, self._place)
+            text = fs.read_text(f"{self._place}/_delta_log/{pair._2().version():020d}.json")
+            actions: dict[str, Any] = {}
+            for line in (text or "").splitlines():
+                actions |= json.loads(line)
+            state = MirrorState.parse(actions["commitInfo"]["userMetadata"])
+            number = actions["txn"]
+            if number["appId"] == _APPLICATION and number["version"] == state.sequence:
+                self._metrics = _numbers(actions["commitInfo"].get("operationMetrics"))
+                return Found(True, state, state.sequence)
+        return None
 
     def _numbered(self) -> int:
         """The last number that Delta has of us."""
@@ -119,14 +145,14 @@ class DeltaTarget:
             writer.save(self._place)
         self._require(state)
 
-    def append(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState) -> None:
+    def append(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState) -> int:
         """Rows, and the state; also without any rows."""
         with self._once(state):
             rows.write.format("delta").mode("append").save(self._place)
-        self._require(state)
+        return self._require(state).get("numOutputRows", 0)
 
-    def merge(self, changes: DataFrame, statement: str, state: MirrorState) -> None:
-        """A MERGE."""
+    def merge(self, changes: DataFrame, statement: str, state: MirrorState) -> dict[str, int]:
+        """A MERGE. Delta reads the rows more than once, and keeps them for that itself."""
         view = f"hive_acid_changes_{uuid.uuid4().hex}"
         changes.createOrReplaceTempView(view)
         try:
@@ -134,7 +160,8 @@ class DeltaTarget:
                 self._spark.sql(statement.format(target=self._name, changes=view))
         finally:
             self._spark.catalog.dropTempView(view)
-        self._require(state)
+        metrics = self._require(state)
+        return {operation: metrics.get(name, 0) for operation, name in _MERGED.items()}
 
     def rows(self) -> DataFrame:
         """The rows of the newest version."""
@@ -156,14 +183,23 @@ class DeltaTarget:
             for key in keys:
                 self._spark.conf.unset(key)
 
-    def _require(self, state: MirrorState) -> None:
-        """Delta leaves out a commit whose number is taken, and says nothing."""
+    def _require(self, state: MirrorState) -> dict[str, int]:
+        """Delta leaves out a commit whose number is taken, and says nothing.
+
+        :return: the numbers that Delta has noted of the commit.
+        """
         found = self.look()
         if found.state != state:
             raise self._conflict()
+        return self._metrics
 
     def _conflict(self) -> MirrorConflictError:
         return MirrorConflictError(
             f"somebody else changed {self._shown} while it was written; nothing of this run is in it. Run the mirror "
             "again: it goes on from what is there"
         )
+
+
+def _numbers(metrics: Mapping[str, str] | None) -> dict[str, int]:
+    """Delta notes its numbers as texts."""
+    return {name: int(text) for name, text in (metrics or {}).items() if text.isdecimal()}

@@ -20,6 +20,7 @@ from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, 
 from airflow_hive_acid.format.mirrors import SEQUENCE_PROPERTY, STATE_PROPERTY, WRITE_IDS_PROPERTY, MirrorState
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import full_text
+from airflow_hive_acid.spark.mirrors.counting import CountedRows
 from airflow_hive_acid.spark.mirrors.targets import Found
 
 if TYPE_CHECKING:
@@ -156,27 +157,29 @@ class IcebergTarget:
         there = {f.name: f.dataType for f in self._spark.table(self._name).schema.fields}
         return there == dict(columns.fields)
 
-    def append(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState) -> None:
+    def append(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState) -> int:
         """Rows, and the state; also without any rows."""
         self._through_branch(state, lambda branch: self._writer(rows, branch, state).append())
+        return int(self._metadata.currentSnapshot().summary().get("added-records") or 0)
 
-    def merge(self, changes: DataFrame, statement: str, state: MirrorState) -> None:
+    def merge(self, changes: DataFrame, statement: str, state: MirrorState) -> dict[str, int]:
         """A MERGE on the branch."""
-        view = f"hive_acid_changes_{uuid.uuid4().hex}"
-        changes.createOrReplaceTempView(view)
+        view, counted, counts = f"hive_acid_changes_{uuid.uuid4().hex}", CountedRows(changes), {}
+        counted.rows.createOrReplaceTempView(view)
 
         def write(branch: str) -> None:
             with self._summary(state):
-                self._spark.sql(statement.format(target=branch, changes=view))
+                counts.update(counted.counts(self._spark.sql(statement.format(target=branch, changes=view))))
 
         try:
             self._through_branch(state, write)
         finally:
             self._spark.catalog.dropTempView(view)
+        return counts
 
     def rows(self) -> DataFrame:
         """The rows of ``main``."""
-        self._spark.sql(f"REFRESH TABLE {self._name}")
+        self._forget()
         return self._spark.table(self._name)
 
     def _through_branch(self, state: MirrorState, write: Callable[[str], None]) -> None:
@@ -193,7 +196,7 @@ class IcebergTarget:
         with self._conflicts():
             self._operations.commit(self._metadata, begin.build())
             self._metadata = self._operations.refresh()
-            self._spark.sql(f"REFRESH TABLE {self._name}")
+            self._forget()
             name = schema.quoted(*self._parts, f"branch_{branch}")
             write(name)
             head = self._head(branch, current.snapshotId())
@@ -205,7 +208,7 @@ class IcebergTarget:
             shown = self._builder().setRef(_MAIN, self._ref(head)).removeRef(branch)
             self._operations.commit(self._metadata, shown.setProperties(properties).build())
         self._metadata = self._operations.refresh()
-        self._spark.sql(f"REFRESH TABLE {self._name}")
+        self._forget()
 
     def _head(self, branch: str, begin: int) -> int:
         """The snapshot at the end of our branch, if it goes on from where the table still is.
@@ -272,8 +275,8 @@ class IcebergTarget:
                 "org.apache.iceberg:iceberg-spark-runtime-…"
             )
         try:
-            with contextlib.suppress(AnalysisException):
-                self._spark.sql(f"REFRESH TABLE {self._name}")  # a catalog may know an older one by heart
+            if not self._forget() and self._has_catalog():
+                return None
             return loader.loadIcebergTable(session, self._name)
         except AnalysisException as failure:
             if any(name in str(failure) for name in _MISSING) and self._has_catalog():
@@ -281,6 +284,16 @@ class IcebergTarget:
             raise self._no_catalog(failure) from failure
         except (Py4JJavaError, PySparkException) as failure:
             raise self._no_catalog(failure) from failure
+
+    def _forget(self) -> bool:
+        """Let the catalog forget what it knows of the table by heart.
+
+        :return: whether there is such a table; asked so, Spark logs no error when there is none.
+        """
+        jvm: Any = self._spark._jvm
+        found = jvm.org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(self._spark._jsparkSession, self._name)
+        found.catalog().invalidateTable(found.identifier())
+        return bool(found.catalog().tableExists(found.identifier()))
 
     def _has_catalog(self) -> bool:
         return bool(self._spark.conf.get(f"spark.sql.catalog.{self._parts[0]}", ""))

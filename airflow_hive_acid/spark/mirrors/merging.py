@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from airflow_hive_acid.errors import MirrorDivergedError, MirrorKeyError
+from airflow_hive_acid.errors import MirrorDivergedError, MirrorKeyError, MirrorNullKeyError
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
-from airflow_hive_acid.spark.mirrors.targets import OPERATION
+from airflow_hive_acid.spark.mirrors.targets import DELETE, INSERT, OPERATION, UPDATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
 
-INSERT, UPDATE, DELETE = "insert", "update", "delete"
 _INSERTS, _PLACE = "_hive_acid_inserts", "_hive_acid_place"
 REMEDY = (
     "a mirror by key needs one row of each: remove one, name more key columns, or mirror without a key (rows are then "
@@ -72,7 +71,8 @@ def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool, null
     """The MERGE, with ``{target}`` and ``{changes}`` where their names go.
 
     :param by_row_id: rows are known by their ROW__ID, which nobody else makes.
-    :param nulls: whether a column of the key may be NULL in what was changed; without, the join is cheaper.
+    :param nulls: whether a column of the key may be NULL in what was changed; without, the join is cheaper, and one
+        that is NULL all the same ends the statement with ``MirrorNullKeyError``.
     """
     names = [schema.quoted(name) for name in columns.names]
     first, kind = names[0], schema.sql_type(columns.fields[0][1])
@@ -91,6 +91,12 @@ def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool, null
     doubled = f"{first} = cast({there} as {kind})"
     rest = ", ".join(f"s.{name}" for name in names[1:])
     wrong = f"cast({absent} as {kind})" + (f", {rest}" if rest else "")
+    if not nulls:
+        # What is NULL equals nothing, so such a row is never matched.
+        unknown = " OR ".join(f"s.{schema.quoted(name)} IS NULL" for name in columns.key)
+        null = fail(MirrorNullKeyError, "a column of the key is NULL")
+        values = f"if({unknown}, cast({null} as {kind}), s.{first})" + (f", {rest}" if rest else "")
+        wrong = f"if({unknown}, cast({null} as {kind}), cast({absent} as {kind}))" + (f", {rest}" if rest else "")
     text = "\n".join(
         [
             "MERGE INTO \0target\0 t USING \0changes\0 s",

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -20,6 +19,7 @@ from airflow_hive_acid.errors import (
     InvalidArgumentsError,
     MirrorDivergedError,
     MirrorKeyError,
+    MirrorNullKeyError,
     MirrorRefusedError,
     UnsupportedStatementError,
 )
@@ -37,17 +37,18 @@ from airflow_hive_acid.format.mirrors import (
     key_now,
     next_state,
 )
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.mirrors.checksums import differences
 from airflow_hive_acid.spark.mirrors.columns import mirror_columns
 from airflow_hive_acid.spark.mirrors.delta import DeltaTarget
 from airflow_hive_acid.spark.mirrors.iceberg import IcebergTarget
-from airflow_hive_acid.spark.mirrors.merging import DELETE, INSERT, REMEDY, UPDATE, merge_statement, one_per_key
+from airflow_hive_acid.spark.mirrors.merging import REMEDY, merge_statement, one_per_key
 from airflow_hive_acid.spark.mirrors.partitions import ChangedPartitions, changed_partitions
 from airflow_hive_acid.spark.mirrors.snapshots import at_write_id
-from airflow_hive_acid.spark.mirrors.targets import OPERATION
-from airflow_hive_acid.spark.read.changes import read_changes
+from airflow_hive_acid.spark.mirrors.targets import DELETE, INSERT, OPERATION, UPDATE
+from airflow_hive_acid.spark.read.changes import ChangedRows, find_changes
 from airflow_hive_acid.spark.read.reader import read_snapshot
 
 if TYPE_CHECKING:
@@ -227,34 +228,43 @@ class _Run:
         except (Py4JJavaError, PySparkException) as failure:
             raise explain(self.spark, failure, [self.snapshot.location]) from failure
 
-    def _commit(self, changed: DataFrame, columns: MirrorColumns, state: MirrorState) -> dict[str, int]:
-        kept = changed.persist(StorageLevel.DISK_ONLY)
-        try:
-            unknown = " or ".join([f"{schema.quoted(name)} is null" for name in columns.key]) or "false"
-            found = kept.groupBy(OPERATION).agg(F.count("*"), F.expr(f"count_if({unknown})")).collect()
-            counts = {row[0]: row[1] for row in found}
-            if set(counts) <= {INSERT} and (not counts or not state.key):
-                self.target.append(kept.drop(OPERATION), columns, state)
+    def _commit(self, changed: ChangedRows, columns: MirrorColumns, state: MirrorState) -> dict[str, int]:
+        """Append or merge, whichever the kinds of changes need."""
+        rows, deletes = changed.rows, changed.deletes
+        if deletes and not columns.key:
+            if rows.where(F.col(OPERATION) == DELETE).isEmpty():
+                rows, deletes = rows.where(F.col(OPERATION) == INSERT), False
             else:
-                if not columns.key:
-                    raise MirrorDivergedError(
-                        f"rows of {self.source.table} were replaced, which have no ids and no key to find them by"
-                    )
-                nulls = any(row[2] for row in found)
-                by_row_id = not state.key
-                statement = merge_statement(self.source.table, columns, by_row_id=by_row_id, nulls=nulls)
-                self.target.merge(kept, statement, state)
-        finally:
-            kept.unpersist()
-        return {operation: int(count) for operation, count in counts.items()}
+                raise MirrorDivergedError(
+                    f"rows of {self.source.table} were replaced, which have no ids and no key to find them by"
+                )
+        # A row that a key knows may be there already: that is looked for even if nothing else was done.
+        if not deletes and not (changed.inserts and state.key):
+            return {INSERT: self.target.append(rows.drop(OPERATION), columns, state)}
+        by_row_id = not state.key
+        if not self._has_null_key(columns):
+            statement = merge_statement(self.source.table, columns, by_row_id=by_row_id, nulls=False)
+            try:
+                return self.target.merge(rows, statement, state)
+            except (Py4JJavaError, PySparkException) as failure:
+                if not isinstance(explain(self.spark, failure, []), MirrorNullKeyError):
+                    raise
+        return self.target.merge(rows, merge_statement(self.source.table, columns, by_row_id=by_row_id), state)
 
-    def _changed(self, decision: MirrorDecision, state: MirrorState, columns: MirrorColumns) -> DataFrame:
+    def _has_null_key(self, columns: MirrorColumns) -> bool:
+        """Whether partition columns are in the key, and one of them is NULL; of other columns it is not known."""
+        if not set(columns.partition) & set(columns.key):
+            return False
+        return any(DEFAULT_PARTITION in partition.values for partition in self.snapshot.partitions)
+
+    def _changed(self, decision: MirrorDecision, state: MirrorState, columns: MirrorColumns) -> ChangedRows:
         """What has changed, one row for each row or key."""
         partitions = self.partitions(state, columns) if decision.partitions_changed else ChangedPartitions()
-        parts = [self._events(decision, columns, partitions)]
+        events = self._events(decision, columns, partitions)
+        rows = events.rows
         if partitions.anew:
             whole = self.whole(self.source.write_id, columns, sorted(partitions.anew))
-            parts.append(columns.of(whole, f"'{INSERT}' as {OPERATION}"))
+            rows = rows.unionByName(columns.of(whole, f"'{INSERT}' as {OPERATION}"), allowMissingColumns=True)
         if partitions.gone is not None:
             if not columns.key:
                 raise MirrorDivergedError(
@@ -263,16 +273,15 @@ class _Run:
             if not set(columns.key) <= set(partitions.gone.columns):
                 raise MirrorDivergedError("partitions have gone, and a key column has got another name")
             keys = [F.col(schema.quoted(name)) for name in columns.key]
-            parts.append(partitions.gone.select(*keys, F.lit(DELETE).alias(OPERATION)))
-        rows = parts[0]
-        for part in parts[1:]:
-            rows = rows.unionByName(part, allowMissingColumns=True)
+            gone = partitions.gone.select(*keys, F.lit(DELETE).alias(OPERATION))
+            rows = rows.unionByName(gone, allowMissingColumns=True)
         # A row's id is inserted or deleted, and only partitions made anew can do both to it.
         if state.key or partitions.gone is not None:
             rows = one_per_key(rows, columns, self.source.table)
-        return rows
+        inserts, deletes = events.inserts or bool(partitions.anew), events.deletes or partitions.gone is not None
+        return ChangedRows(rows, inserts=inserts, deletes=deletes)
 
-    def _events(self, decision: MirrorDecision, columns: MirrorColumns, partitions: ChangedPartitions) -> DataFrame:
+    def _events(self, decision: MirrorDecision, columns: MirrorColumns, partitions: ChangedPartitions) -> ChangedRows:
         snapshot = self.snapshot
         if partitions.anew:
             kept = tuple(p for i, p in enumerate(snapshot.partitions) if i not in partitions.anew)
@@ -281,8 +290,9 @@ class _Run:
         data = {column.name.lower() for column in snapshot.columns}
         told = tuple(name for name in columns.key if name in data) if columns.key else None
         wanted = Changes(decision.first, decision.last, net=True, cleaned=self._cleaned, told=told)
-        changes = read_changes(self.spark, snapshot, wanted)
-        return columns.of(changes, f"if({KIND} = '{CHANGE_DELETE}', '{DELETE}', '{INSERT}') as {OPERATION}")
+        found = find_changes(self.spark, snapshot, wanted)
+        rows = columns.of(found.rows, f"if({KIND} = '{CHANGE_DELETE}', '{DELETE}', '{INSERT}') as {OPERATION}")
+        return replace(found, rows=rows)
 
 
 def _document(decision: MirrorDecision, state: MirrorState | None, counts: Mapping[str, int]) -> dict[str, Any]:

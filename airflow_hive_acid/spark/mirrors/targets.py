@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 OPERATION = "_hive_acid_op"
 """Column of changed rows that says what becomes of them."""
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+"""What :data:`OPERATION` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,18 @@ class Target(Protocol):
         :param before: the state it had, if its columns may still be in use.
         """
 
-    def append(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState) -> None:
-        """More rows; they may be none."""
+    def append(self, rows: DataFrame, columns: MirrorColumns, state: MirrorState) -> int:
+        """More rows; they may be none.
 
-    def merge(self, changes: DataFrame, statement: str, state: MirrorState) -> None:
-        """Run a MERGE.
+        :return: how many they were.
+        """
 
-        :param changes: its rows.
+    def merge(self, changes: DataFrame, statement: str, state: MirrorState) -> dict[str, int]:
+        """Run a MERGE; nothing may come of it.
+
+        :param changes: its rows, each with its :data:`OPERATION`. They are read once.
         :param statement: text with ``{target}`` and ``{changes}`` in the places of their names.
+        :return: how many rows there were of each operation.
         """
 
     def rows(self) -> DataFrame:

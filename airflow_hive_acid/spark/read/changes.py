@@ -9,6 +9,7 @@ the two halves of an update only where the caller names a key. Which directories
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -65,6 +66,19 @@ _KNOWN_PATH = f"{schema.INTERNAL_PREFIX}changed_path"
 _INTERNAL = (*IDENTITY, schema.PARTITION, _BY, _GONE)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """The changes of a range of write ids.
+
+    :param rows: as :func:`read_changes` gives them.
+    :param inserts: whether inserted rows may be among them, by the names of the files; ``deletes`` deleted ones.
+    """
+
+    rows: DataFrame
+    inserts: bool
+    deletes: bool
+
+
 def read_changes(spark: SparkSession, snapshot: TableSnapshot, wanted: Changes) -> DataFrame:
     """The changes of a range of write ids.
 
@@ -73,21 +87,31 @@ def read_changes(spark: SparkSession, snapshot: TableSnapshot, wanted: Changes) 
         ``change__writeid`` (NULL where rows of several write ids were merged), ``change__txnid`` and ``row__id``.
     :raises ChangesNoLongerAvailableError: when compaction has passed the range; names what can still be read.
     """
+    return find_changes(spark, snapshot, wanted).rows
+
+
+def find_changes(spark: SparkSession, snapshot: TableSnapshot, wanted: Changes) -> ChangedRows:
+    """What :func:`read_changes` reads, and which kinds of changes can be in it."""
     if not snapshot.transactional:
         raise UnsupportedStatementError(f"{snapshot.table} has no transactions, and so no changes to tell")
     write_ids = ValidWriteIdList.parse(snapshot.write_ids)
     columns = schema.table_columns(snapshot.columns, snapshot.table)
     partition_columns = schema.table_columns(snapshot.partition_columns, snapshot.table)
     parts = _parts(spark, snapshot, write_ids, wanted)
-    rows = [c for part, ordinals in parts.items() for c in _part(spark, snapshot, write_ids, part, ordinals, wanted)]
+    inserted: list[DataFrame] = []
+    deleted: list[DataFrame] = []
+    for part, ordinals in parts.items():
+        come, gone = _part(spark, snapshot, write_ids, part, ordinals, wanted)
+        inserted += come
+        deleted += gone
     names = [schema.quoted(c.name) for c in (*columns, *partition_columns)]
-    if not rows:
-        return _nothing(spark, columns, partition_columns)
-    found = union(rows)
+    if not inserted and not deleted:
+        return ChangedRows(_nothing(spark, columns, partition_columns), inserts=False, deletes=False)
+    found = union([*inserted, *deleted])
     # One range of events is net already where it is read.
     if snapshot.has_row_ids and not (wanted.net and all(part.kind is PartKind.EVENTS for part in parts)):
         found = _without_undone(found, wanted)
-    return _shown(found, names, wanted)
+    return ChangedRows(_shown(found, names, wanted), inserts=bool(inserted), deletes=bool(deleted))
 
 
 def _parts(
@@ -130,24 +154,24 @@ def _part(
     part: Part,
     ordinals: Collection[int],
     wanted: Changes,
-) -> list[DataFrame]:
+) -> tuple[list[DataFrame], list[DataFrame]]:
+    """Inserted rows, and deleted ones."""
     if part.kind is PartKind.REPLACED:
         before, after = as_of(write_ids, part.first - 1), as_of(write_ids, part.last)
-        return [
-            *_all_rows(spark, snapshot, before, ordinals, part.last, gone=True),
-            *_all_rows(spark, snapshot, after, ordinals, part.last, gone=False),
-        ]
+        return (
+            _all_rows(spark, snapshot, after, ordinals, part.last, gone=False),
+            _all_rows(spark, snapshot, before, ordinals, part.last, gone=True),
+        )
     if not snapshot.has_row_ids:
-        return _plain_rows(spark, snapshot, as_of(write_ids, part.last), ordinals, part.first)
+        return _plain_rows(spark, snapshot, as_of(write_ids, part.last), ordinals, part.first), []
     table = open_table(spark, snapshot, seen=as_of(write_ids, part.last), only=ordinals)
     if table.changing:
         raise UnsupportedStatementError(
             f"{table.name} holds updates in place of a Hive before version 3 ({min(table.changing)}), which do not say "
             "what was there before; run a major compaction, and read changes from then on"
         )
-    if wanted.net:
-        return [*_left(spark, table, part.first), *_deleted(spark, table, part.first, wanted)]
-    return [*_inserted(spark, table, part.first), *_deleted(spark, table, part.first, wanted)]
+    come = (_left if wanted.net else _inserted)(spark, table, part.first)
+    return come, _deleted(spark, table, part.first, wanted)
 
 
 def _all_rows(
