@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.engine import Engine
@@ -27,6 +29,21 @@ class Format(Protocol):
     """A table format: tables by name, each with a state that can be brought back."""
 
     name: str
+
+    def place(self, table: str) -> str:
+        """How statements name a table of it."""
+
+    def directory(self, table: str) -> Path:
+        """Where a table lies, its log and metadata included."""
+
+    def run(self, statement: str) -> None:
+        """A statement that names tables by their places, and views by :meth:`define_view`."""
+
+    def query(self, query: str) -> list[list[Any]]:
+        """The rows of such a query."""
+
+    def define_view(self, name: str, rows: Path) -> None:
+        """Let statements read plain ORC files by a name."""
 
     def create(self, table: str, rows: Path) -> None:
         """A table with the rows of plain ORC files; it replaces one of that name."""
@@ -61,6 +78,21 @@ class Delta:
 
     def _sql(self, table: str) -> str:
         return f"delta.`{self._directory / table}`"
+
+    def place(self, table: str) -> str:
+        return self._sql(table)
+
+    def directory(self, table: str) -> Path:
+        return self._directory / table
+
+    def run(self, statement: str) -> None:
+        self._spark.sql(statement).collect()
+
+    def query(self, query: str) -> list[list[Any]]:
+        return [list(row) for row in self._spark.sql(query).collect()]
+
+    def define_view(self, name: str, rows: Path) -> None:
+        plain(self._spark, rows).createOrReplaceTempView(name)
 
     def create(self, table: str, rows: Path) -> None:
         shutil.rmtree(self._directory / table, ignore_errors=True)
@@ -98,9 +130,25 @@ class Iceberg:
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark = spark
+        self._directory = directory / "ice" / "db"
 
     def _sql(self, table: str) -> str:
         return f"ice.db.{table}"
+
+    def place(self, table: str) -> str:
+        return self._sql(table)
+
+    def directory(self, table: str) -> Path:
+        return self._directory / table
+
+    def run(self, statement: str) -> None:
+        self._spark.sql(statement).collect()
+
+    def query(self, query: str) -> list[list[Any]]:
+        return [list(row) for row in self._spark.sql(query).collect()]
+
+    def define_view(self, name: str, rows: Path) -> None:
+        plain(self._spark, rows).createOrReplaceTempView(name)
 
     def create(self, table: str, rows: Path) -> None:
         self._spark.sql(f"DROP TABLE IF EXISTS {self._sql(table)} PURGE")
@@ -135,16 +183,20 @@ class Iceberg:
 
 
 class HiveAcid:
-    """Our tables, by the engine."""
+    """Our tables, by the engine.
+
+    :param settings: by Hive's keys.
+    """
 
     name = "ours"
     _client: MetastoreClient
     _engine: Engine
 
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._spark = spark
+        self._settings = dict(settings or {})
         self._home = directory / "hive-acid"
-        self._home.mkdir()
+        self._home.mkdir(parents=True)
         self._views: dict[str, Source] = {}
         self._warehouse = self._home / "warehouse"
         self._warehouse.mkdir()
@@ -161,11 +213,23 @@ class HiveAcid:
         sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
         from tests.in_process import InProcess
 
-        settings = Settings({From.CONNECTION: {"hive.acid.initiator.on": "false"}})
+        settings = Settings({From.CONNECTION: self._settings})
         self._client = MetastoreClient(f"sqlite:///{self._database}", settings)
         self._engine = Engine(self._client, InProcess(self._spark, self._home), f"file:{self._warehouse}")
         for view in self._views.values():
             self._engine.define_view(view)
+
+    def place(self, table: str) -> str:
+        return table
+
+    def directory(self, table: str) -> Path:
+        return self._warehouse / table
+
+    def run(self, statement: str) -> None:
+        self._engine.run(statement)
+
+    def query(self, query: str) -> list[list[Any]]:
+        return [list(row) for row in self._engine.query(query).rows]
 
     def close(self) -> None:
         """Let go of the metastore."""
@@ -199,6 +263,19 @@ class HiveAcid:
 
     def compact(self, table: str) -> None:
         self._engine.run(f"ALTER TABLE {table} COMPACT 'major' AND WAIT")
+
+    def maintain(self) -> str:
+        """One look of Initiator, Worker and Cleaner each; what was compacted, in a few words."""
+        from airflow_hive_acid.filesystem import AnyFilesystem
+        from airflow_hive_acid.maintenance import run_cleaner, run_initiator
+
+        files = AnyFilesystem()
+        decisions = run_initiator(self._client, files)
+        outcomes = self._engine.run_compactions("longevity")
+        run_cleaner(self._client, files)
+        for decision in decisions:
+            print(f"  {decision}", file=sys.stderr)
+        return ", ".join(f"{o.resource.table}: {o.type.name.lower()} {o.kind.value}" for o in outcomes)
 
     def mirror(self, table: str, target: str, key: list[str] | None) -> None:
         """Let a mirror follow."""

@@ -42,6 +42,8 @@ ARTIFACTS = (
     f"io.delta:delta-storage:{DELTA}",
     f"org.apache.iceberg:iceberg-spark-runtime-{SPARK}_2.13:{ICEBERG}",
 )
+TPCH = "4.0.0"
+"""Of ``tpchgen-cli``, which ``longevity.py`` takes its data from."""
 ORC, PARQUET = "plain ORC", "plain Parquet"
 COMMITS, COMMIT_ROWS = 20, 50_000
 ONE_PERCENT = "pmod(id, 100) = 7"
@@ -83,6 +85,8 @@ def prepare(python: Path) -> None:
     if not list(HOME.glob(f"venv/lib/python*/site-packages/pyspark-{SPARK}.*")):
         print(f"installing PySpark {SPARK} into {HOME}", file=sys.stderr)
         subprocess.run([python, "-m", "pip", "install", "-q", f"pyspark=={SPARK}.*"], check=True)
+    if not list(HOME.glob(f"venv/lib/python*/site-packages/tpchgen_cli-{TPCH}.*")):
+        subprocess.run([python, "-m", "pip", "install", "-q", f"tpchgen-cli=={TPCH}"], check=True)
     # PySpark is its own, everything else is that of the project; what stands in a .pth comes last.
     (packages,) = HOME.glob("venv/lib/python*/site-packages")
     (packages / "project.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -53,6 +53,7 @@ class InitiatorThresholds:
     policy: str = "thresholds"  # hive.acid.initiator.policy
     benefit_horizon_ms: int = 604_800_000  # hive.acid.initiator.benefit.horizon
     benefit_other_reads: float = 24.0  # hive.acid.initiator.benefit.other.reads: a day, of who tells nothing
+    benefit_job: float = 10.0  # hive.acid.initiator.benefit.job: CPU seconds of a compaction without its bytes
     benefit_bound: float = 5.0  # hive.acid.initiator.benefit.bound: times delta_num and delta_pct
 
     @classmethod
@@ -71,6 +72,7 @@ class InitiatorThresholds:
             policy=settings.string("hive.acid.initiator.policy"),
             benefit_horizon_ms=settings.milliseconds("hive.acid.initiator.benefit.horizon"),
             benefit_other_reads=settings.number("hive.acid.initiator.benefit.other.reads"),
+            benefit_job=settings.number("hive.acid.initiator.benefit.job"),
             benefit_bound=settings.number("hive.acid.initiator.benefit.bound"),
         )
 

@@ -36,7 +36,6 @@ class CostModel:
     :param filtered_byte: of a read, for each byte whose rows it compares with delete events.
     :param event_bytes: bytes of a delete event in a file; their number is not in a listing.
     :param file_bytes: bytes of a file of a delta without its rows.
-    :param job: of a compaction, whatever its size.
     :param minor_byte: of a minor compaction, for each byte of rows in deltas.
     :param major_byte: of a major compaction, for each byte of rows. Bytes of delete events are little beside them, and
         count for neither: more deletes must never speak against a compaction.
@@ -47,7 +46,6 @@ class CostModel:
     filtered_byte: float = 4e-9
     event_bytes: float = 3.0
     file_bytes: float = 800.0
-    job: float = 1.0
     minor_byte: float = 1.5e-7
     major_byte: float = 1.2e-7
 
@@ -169,11 +167,11 @@ def benefits(
     of_deletes = known.since_base.expected(horizon, others)
     rows = sizes.delta_bytes - sizes.delete_bytes
     return (
-        Benefit(Kind.MINOR, of_files * overhead.minor, model.job + rows * model.minor_byte),
+        Benefit(Kind.MINOR, of_files * overhead.minor, thresholds.benefit_job + rows * model.minor_byte),
         Benefit(
             Kind.MAJOR,
             of_files * overhead.major + of_deletes * overhead.deletes,
-            model.job + (sizes.base_bytes + rows) * model.major_byte,
+            thresholds.benefit_job + (sizes.base_bytes + rows) * model.major_byte,
         ),
     )
 

@@ -32,10 +32,11 @@ HOUR = 3_600_000
 # Round numbers: a file costs 0.1 s, a thousand events 0.1 s, 10 MB beside deletes 0.1 s; a compaction 1 s, and 1 s each
 # 10 MB of deltas (minor) or of all (major).
 MODEL = CostModel(
-    open_file=0.1, delete_event=1e-4, filtered_byte=1e-8, event_bytes=10, file_bytes=0, job=1, minor_byte=1e-7,
+    open_file=0.1, delete_event=1e-4, filtered_byte=1e-8, event_bytes=10, file_bytes=0, minor_byte=1e-7,
     major_byte=1e-7,
 )  # fmt: skip
-THRESHOLDS = InitiatorThresholds.of(Settings({Source.CONNECTION: {"hive.acid.initiator.benefit.other.reads": "0"}}))
+OWN = {"hive.acid.initiator.benefit.other.reads": "0", "hive.acid.initiator.benefit.job": "1"}
+THRESHOLDS = InitiatorThresholds.of(Settings({Source.CONNECTION: OWN}))
 MB = 1_000_000
 
 
