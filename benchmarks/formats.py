@@ -277,6 +277,14 @@ class HiveAcid:
             print(f"  {decision}", file=sys.stderr)
         return ", ".join(f"{o.resource.table}: {o.type.name.lower()} {o.kind.value}" for o in outcomes)
 
+    def reads(self, table: str) -> int:
+        """How often it was read, as far as that was counted."""
+        from airflow_hive_acid.metastore.compaction import Resource
+
+        resource = Resource("default", table)
+        _, found = self._client.reads.find([resource])
+        return found[resource].reads if resource in found else 0
+
     def mirror(self, table: str, target: str, key: list[str] | None) -> None:
         """Let a mirror follow."""
         from airflow_hive_acid.mirrors.runner import run_mirror
