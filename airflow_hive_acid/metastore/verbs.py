@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.locks.deadlocks import Victim, Wait
     from airflow_hive_acid.metastore.locks.lease_locks import Mirror
     from airflow_hive_acid.metastore.locks.listing import TxnRow
+    from airflow_hive_acid.metastore.txns.expectations import Expectation
     from airflow_hive_acid.metastore.txns.key_values import KeyValue
 
 AGENT = "hive-acid"
@@ -124,6 +125,7 @@ class Verbs(ClientBase):
         check_conflicts: bool = True,
         hooks: commits.CommitHooks | None = None,
         key_value: KeyValue | None = None,
+        expected: Expectation | None = None,
     ) -> None:
         """Commit a txn; committing again is no error.
 
@@ -131,11 +133,14 @@ class Verbs(ClientBase):
         :param check_conflicts: false when exclusive write locks were held throughout (Hive's exclWriteEnabled).
         :param hooks: checks and records that belong into the commit's own transaction.
         :param key_value: a table parameter that changes with the commit.
+        :param expected: how the txn is, as far as its owner knows; saves a look at it where that is so.
         :raises WriteConflictError: when another txn changed the same first; this one is aborted then.
         :raises TxnAbortedError: when it was aborted; :raises NoSuchTxnError: when it was never opened.
         :raises CommitStateUnknownError: when the connection broke after the commit was sent and asking again failed.
         """
-        request = commits.CommitRequest(txn_id, check_conflicts, snapshot, self._all_hooks(hooks, key_value))
+        request = commits.CommitRequest(
+            txn_id, check_conflicts, snapshot, self._all_hooks(hooks, key_value), expected=expected
+        )
         tried, at_once = False, True
 
         def operation(connection: Connection) -> commits.CommitOutcome:
@@ -145,7 +150,7 @@ class Verbs(ClientBase):
                 outcome = commits.commit_txn(connection, request, self.database.features(connection), at_once=at_once)
             except commits.NotAtOnceError:
                 self.notifications.forget(connection)
-                tried = False  # nothing was committed
+                tried = again  # nothing was committed, by this try
                 raise
             except NoSuchTxnError as error:
                 if again:

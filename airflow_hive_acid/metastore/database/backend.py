@@ -55,6 +55,9 @@ UNDO = Step(sa.text("ROLLBACK TO SAVEPOINT hive_acid_undo"))
 APART = Step(sa.text("COMMIT"))
 """In a batch that ends with its COMMIT: what comes before it is a transaction of its own. Only where a batch takes one
 trip; should a later statement fail, the earlier transactions stay."""
+APART_WITH_NEXT = Step(sa.text("COMMIT AND CHAIN"))
+"""As :data:`APART`, of a transaction whose locks should not wait for the disk: it becomes durable with the next one of
+the batch, which must write something. Nobody is told of it before."""
 
 
 class PairList:
@@ -151,6 +154,10 @@ class Backend:
     def together(self, steps: Sequence[Step]) -> list[Step]:
         """See :func:`together`."""
         return list(steps)
+
+    def unless_halted(self, halting: Step, steps: Sequence[Step]) -> list[Step]:
+        """See :func:`unless_halted`."""
+        return [halting, *self.together(steps)]
 
     def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
         """A DELETE of the rows for which there is another one in the same table.
@@ -280,3 +287,9 @@ def together(connection: Connection, steps: Sequence[Step]) -> list[Step]:
     deletes. Steps that give one parameter two values stay apart.
     """
     return backend_of(connection).together(steps)
+
+
+def unless_halted(connection: Connection, halting: Step, steps: Sequence[Step]) -> list[Step]:
+    """Writes as for :func:`together`, none of which is done where a ``SELECT halt_if(…)`` about the rows as they were
+    before halts the batch; only where a batch takes one trip."""
+    return backend_of(connection).unless_halted(halting, steps)

@@ -8,6 +8,7 @@ aborted or gone is dropped and reported to its owner, who finds the reason at th
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -46,6 +47,8 @@ class Heartbeater:
         self._changed = threading.Condition()
         self._sleeping: dict[threading.Thread, float] = {}
         """When each of the threads that wait will look again by itself."""
+        self._look_by = 0.0
+        """When one that was called should look; what it was called for may have ended meanwhile."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
 
@@ -55,8 +58,8 @@ class Heartbeater:
             is_new = txn_id not in self._due
             due = time.monotonic() + self._interval * _FIRST_PART * random.random()  # noqa: S311
             self._due[txn_id] = due
-            # A forked process has the set, but not the threads.
-            self._threads = {t for t in self._threads if t.is_alive()}
+            if not all(t.is_alive() for t in self._threads):  # a forked process has the set, but not the threads
+                self._threads = {t for t in self._threads if t.is_alive()}
             if len(self._threads) < min(self._most, len(self._due)):
                 self._closed = False
                 thread = threading.Thread(target=self._run, name="hive-acid-heartbeat", daemon=True)
@@ -109,13 +112,19 @@ class Heartbeater:
     def _next(self) -> int | None:
         """Wait for the next beat that is due; None when there is nothing left to do."""
         with self._changed:
+            idle_from = math.inf
             while not self._closed:
                 if not self._due:
                     # Linger for a while: the next txn of this client often follows at once.
-                    if not self._sleep(self._interval) and not self._due:
+                    now = time.monotonic()
+                    idle_from = min(idle_from, now)
+                    left = idle_from + self._interval - now
+                    if left <= 0:
                         self._threads.discard(threading.current_thread())
                         return None
+                    self._sleep(min(left, self._look_by - now) if self._look_by > now else left)
                     continue
+                idle_from = math.inf
                 txn_id = min(self._due, key=self._due.__getitem__)
                 wait = self._due[txn_id] - time.monotonic()
                 if wait <= 0:
@@ -131,14 +140,15 @@ class Heartbeater:
         One that does so anyway is let sleep: a short txn should not cost two changes of threads.
         """
         if all(wakes > due for thread, wakes in self._sleeping.items() if thread in self._threads):
+            self._look_by = due
             self._changed.notify()
 
-    def _sleep(self, seconds: float) -> bool:
-        """Wait to be called; whether somebody did. The lock is held."""
+    def _sleep(self, seconds: float) -> None:
+        """Wait to be called; the lock is held."""
         me = threading.current_thread()
         self._sleeping[me] = time.monotonic() + seconds
         try:
-            return self._changed.wait(timeout=seconds)
+            self._changed.wait(timeout=seconds)
         finally:
             del self._sleeping[me]
 

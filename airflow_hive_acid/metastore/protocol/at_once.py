@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.database.backend import APART, finish_batch
+from airflow_hive_acid.metastore.database.backend import APART, APART_WITH_NEXT, finish_batch
 from airflow_hive_acid.metastore.database.codes import LockState
 from airflow_hive_acid.metastore.database.database import Repeat
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse
@@ -71,7 +71,8 @@ def begin_at_once(
         tables = [use.table]
         steps: list[Step] = [
             *grant_steps(request, component, pins=True),
-            APART,
+            # A reader's second transaction writes nothing with which the first could become durable.
+            APART_WITH_NEXT if takes else APART,
             snapshot_step(connection, tables, txn_id, client.gap_timeout_ms),
             cleanable_step(connection, tables),
             *([early_step(txn_id)] if changes else ()),

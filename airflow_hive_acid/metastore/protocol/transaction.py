@@ -19,12 +19,13 @@ from airflow_hive_acid.errors import (
     NoSuchTxnError,
 )
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.metastore.database.codes import AbortReason, Operation
+from airflow_hive_acid.metastore.database.codes import AbortReason, Operation, TxnType
 from airflow_hive_acid.metastore.leases.holders import commit_hooks
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.names.objects import TableName, canonical_partition, table_name
 from airflow_hive_acid.metastore.protocol.by_table import ByTable
 from airflow_hive_acid.metastore.txns.commits import CommitHooks
+from airflow_hive_acid.metastore.txns.expectations import Expectation, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -210,7 +211,12 @@ class Transaction(_Alive):
         # No heartbeat meanwhile: it would wait for the row, and then find the txn committed.
         self._client.heartbeats.remove(self.txn_id)
         try:
-            self._client.commit_txn(self.txn_id, snapshot=self.valid_txns, hooks=commit_hooks(self._lease, hooks))
+            self._client.commit_txn(
+                self.txn_id,
+                snapshot=self.valid_txns,
+                hooks=commit_hooks(self._lease, hooks),
+                expected=self._expectation(),
+            )
         except InvalidArgumentsError:  # refused, and still open
             self._client.heartbeats.add(self.txn_id)
             raise
@@ -267,6 +273,15 @@ class Transaction(_Alive):
             for t, named in document["partitions"].items()
         }
 
+    def _expectation(self) -> Expectation | None:
+        """How the metastore's rows say what this txn has done, where that is simple."""
+        written = [use for use in self._begun.uses if use.writes]
+        operation = written[0].operation.code if len(written) == 1 else None
+        if operation is None or written[0].partitioned:
+            return None
+        table = written[0].table
+        return Expectation(TxnType.DEFAULT, Written(table, operation, self._begun.write_ids[table]))
+
     def _record_partitions(self, connection: Connection) -> None:
         for table, named in self._partitions.items():
             by_operation: dict[Operation, list[str]] = {}
@@ -305,7 +320,7 @@ class ReaderSnapshot(_Alive):
         if self._ended:
             return
         self._finish()
-        self._client.commit_txn(self.txn_id)
+        self._client.commit_txn(self.txn_id, expected=Expectation(TxnType.READ_ONLY))
 
 
 def _operation(value: str | Operation) -> Operation:

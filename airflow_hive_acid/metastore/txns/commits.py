@@ -27,6 +27,7 @@ from airflow_hive_acid.metastore.database.backend import (
     finish_batch,
     open_txn_lock,
     together,
+    unless_halted,
 )
 from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
 from airflow_hive_acid.metastore.database.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.write_ids import ValidTxnList
     from airflow_hive_acid.metastore.database.database import Features
+    from airflow_hive_acid.metastore.txns.expectations import Expectation
 
 _TXN = bindparam("txn_id", type_=sa.BigInteger)
 _TEXT, _NUMBER = sa.cast(sa.null(), sa.String(256)), sa.cast(sa.null(), sa.BigInteger)
@@ -228,6 +230,7 @@ class CommitRequest:
 
     :param check_conflicts: false for Hive's exclWriteEnabled: the caller held exclusive write locks throughout.
     :param snapshot: what the writes were based on (R2); without it Hive's plain interval rule applies.
+    :param expected: how the caller knows the txn to be, if it does: then it need not be looked at first.
     """
 
     txn_id: int
@@ -235,6 +238,7 @@ class CommitRequest:
     snapshot: ValidTxnList | None = None
     hooks: CommitHooks = field(default_factory=CommitHooks)
     replayed: Replayed | None = None
+    expected: Expectation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +253,7 @@ class CommitOutcome:
 
 
 class NotAtOnceError(HiveAcidError):
-    """A commit at once met a conflict; nothing happened, and the long way will tell which one."""
+    """A commit at once met a conflict, or not what it expected; nothing happened, and the long way will tell which."""
 
 
 def commit_txn(
@@ -265,6 +269,8 @@ def commit_txn(
     :raises InvalidArgumentsError: when a partitioned table's component names no partition (R12).
     :raises NotAtOnceError: when it was to be at once, and a conflict has to be described: commit again, the long way.
     """
+    if at_once and request.expected is not None and _needs_no_look(connection, request):
+        return _commit_expected(connection, request, request.expected, features)
     committed = _check(connection, request)
     if committed is None:
         return CommitOutcome(already=True)
@@ -286,7 +292,7 @@ def commit_txn(
         return _finish(connection, request, committed, steps)
 
     if at_once:
-        return _commit_at_once(connection, request, committed, plan, steps)
+        return _commit_at_once(connection, request, committed, plan, together(connection, steps))
     # R15: all row changes first, then the lock, so that other clients' opens wait as briefly as possible.
     # R3: what is read under the lock is read in statements of its own.
     counting = backend_of(connection).layout.counts_txns
@@ -315,22 +321,44 @@ def commit_txn(
     return _finish(connection, request, committed, after)
 
 
+def _needs_no_look(connection: Connection, request: CommitRequest) -> bool:
+    """Whether nothing has to be done before the txn's rows change, and all of it can travel together."""
+    backend, hooks = backend_of(connection), request.hooks
+    whole = not hooks.before_lock() and not hooks.behind_lock and not hooks.writes and request.replayed is None
+    return whole and backend.one_trip and not backend.layout.counts_txns
+
+
+def _commit_expected(
+    connection: Connection, request: CommitRequest, expected: Expectation, features: Features
+) -> CommitOutcome:
+    """All of a commit in one round trip; halted where the txn is not as expected."""
+    plan = _Plan.of(expected.type, expected.operations, features, check=request.check_conflicts)
+    committed = Committed(request.txn_id, expected.type, expected.operations, expected.writes)
+    lock, halting = lock_txn_step(request.txn_id), expected.step(request.txn_id)
+    steps = _steps(plan, request.txn_id, features, expected.type, None)
+    if not plan.recorded and expected.written is not None:
+        steps.append(Step(_DELETE_COMPONENTS, {"txn_id": request.txn_id}))
+    return _commit_at_once(connection, request, committed, plan, [lock, *unless_halted(connection, halting, steps)])
+
+
 def _commit_at_once(
     connection: Connection, request: CommitRequest, committed: Committed, plan: _Plan, steps: list[Step]
 ) -> CommitOutcome:
-    """Lock, commit id, conflict check, events and COMMIT in one round trip: nobody waits for this client (R15).
+    """Changes, lock, commit id, conflict check, events and COMMIT in one trip: nobody waits for this client (R15).
 
     R3: commit id and conflicts are read in a statement of its own behind the lock.
     """
-    record = record_step(committed.txn_id, request.snapshot, plan.recorded, check=plan.check)
-    under_lock = [open_txn_lock(connection, exclusive=True), record]
+    if plan.recorded:
+        record = record_step(committed.txn_id, request.snapshot, plan.recorded, check=plan.check)
+        steps = [*steps, open_txn_lock(connection, exclusive=True), record]
     events = [] if request.hooks.events is None else request.hooks.events(connection, committed)
     try:
-        end = _end_steps(connection, committed.txn_id)
-        finish_batch(connection, [*together(connection, steps), *under_lock, *end, *events, *release_steps(connection)])
+        finish_batch(
+            connection, [*steps, *_end_steps(connection, committed.txn_id), *events, *release_steps(connection)]
+        )
     except Exception as error:
         if backend_of(connection).was_halted(error):
-            raise NotAtOnceError(f"txn {committed.txn_id} meets a conflict") from error
+            raise NotAtOnceError(f"txn {committed.txn_id} meets a conflict, or is not as expected") from error
         raise
     return CommitOutcome()
 

@@ -53,6 +53,15 @@ class ServerStatement(NamedTuple):
     fixed: Mapping[str, Any]
 
 
+class Between(NamedTuple):
+    """The end of a transaction of a batch, and the begin of the next one; it has no answer.
+
+    :param before: a statement to be sent before the COMMIT.
+    """
+
+    before: bytes | None = None
+
+
 class _Sent(NamedTuple):
     """What one of the results will be about.
 
@@ -97,12 +106,15 @@ def server_statement(text: str, fixed: Mapping[str, Any]) -> ServerStatement:
 
 
 def run(
-    driver: Any, info: dict[Any, Any], steps: Sequence[tuple[ServerStatement, Mapping[str, Any]] | None], commit: bool
+    driver: Any,
+    info: dict[Any, Any],
+    steps: Sequence[tuple[ServerStatement, Mapping[str, Any]] | Between],
+    commit: bool,
 ) -> list[Answer]:
     """Run statements in the connection's transaction, beginning one if there is none.
 
     :param driver: the psycopg connection; ``info`` remembers what it has prepared.
-    :param steps: statements with their parameters; None ends a transaction and begins the next, and has no answer.
+    :param steps: statements with their parameters.
     :param commit: end the transaction behind the last statement.
     """
     prepared: dict[bytes, bytes] = info.setdefault(_PREPARED, {})
@@ -125,7 +137,9 @@ def run(
         if connection.transaction_status == TransactionStatus.IDLE:
             send(_begin(driver), None, _SILENT)
         for step in steps:
-            if step is None:
+            if isinstance(step, Between):
+                if step.before is not None:
+                    send(step.before, None, _SILENT)
                 send(_COMMIT, None, _SILENT)
                 send(_begin(driver), None, _SILENT)
             else:

@@ -16,6 +16,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from airflow_hive_acid.metastore.database.backend import (
     APART,
+    APART_WITH_NEXT,
     COMMIT_SENT,
     LOCK_COUNT,
     Backend,
@@ -84,6 +85,10 @@ _DIVISION_BY_ZERO = "22012"
 """SQLSTATE of what :class:`halt_if` raises."""
 _COMPILED: dict[tuple[str, Executable], pipeline.ServerStatement] = {}
 _TOGETHER: dict[tuple[Executable, ...], Executable] = {}
+_BETWEEN = {id(APART): pipeline.Between(), id(APART_WITH_NEXT): pipeline.Between(NOT_DURABLE.text.encode())}
+"""What stands between two transactions of a batch; known by identity. WAL is written in order: what commits
+without waiting for the disk is there once the transaction behind it is."""
+_ANSWER = Step(sa.select(sa.literal(1)))
 
 
 class _Arrays(PairList):
@@ -168,19 +173,11 @@ class PostgresqlBackend(Backend):
 
     def together(self, steps: Sequence[Step]) -> list[Step]:
         """See :class:`Backend`; as the parts of a WITH."""
-        if len(steps) < 2:
-            return list(steps)
-        parameters: dict[str, Any] = {}
-        for step in steps:
-            for name, value in step.parameters.items():
-                if parameters.setdefault(name, value) != value:
-                    return list(steps)
-        statements = tuple(step.statement for step in steps)
-        found = _TOGETHER.get(statements)
-        if found is None:
-            parts = [s.cte(f"part_{i}") for i, s in enumerate(statements)]  # type: ignore[attr-defined]
-            found = _TOGETHER[statements] = sa.select(sa.literal(1)).add_cte(*parts)
-        return [Step(found, parameters)]
+        return list(steps) if len(steps) < 2 else _as_parts(_ANSWER, steps)
+
+    def unless_halted(self, halting: Step, steps: Sequence[Step]) -> list[Step]:
+        """See :class:`Backend`; as the parts of a WITH, whose SELECT halts."""
+        return _as_parts(halting, steps)
 
     @contextlib.contextmanager
     def creating(self, connection: Connection) -> Iterator[None]:
@@ -194,12 +191,31 @@ class PostgresqlBackend(Backend):
         connection.execute(sa.select(func.setval(sequence, following, sa.false())))
 
 
+def _as_parts(answer: Step, steps: Sequence[Step]) -> list[Step]:
+    """One statement of several writes; more, where one parameter has two values.
+
+    :param answer: the SELECT that they are parts of.
+    """
+    parameters: dict[str, Any] = {}
+    for step in (answer, *steps):
+        for name, value in step.parameters.items():
+            if parameters.setdefault(name, value) != value:
+                return [*([] if answer is _ANSWER else [answer]), *steps]
+    statements = tuple(step.statement for step in (answer, *steps))
+    found = _TOGETHER.get(statements)
+    if found is None:
+        select: Any = answer.statement
+        parts = [s.cte(f"part_{i}") for i, s in enumerate(statements[1:])]  # type: ignore[attr-defined]
+        found = _TOGETHER[statements] = select.add_cte(*parts)
+    return [Step(found, parameters)]
+
+
 def _pipeline(connection: Connection, steps: Sequence[Step], *, commit: bool = False) -> list[Result]:
     driver: Any = connection.connection.driver_connection
     if not commit and not connection.in_transaction():
         connection.begin()  # what the batch begins is committed, or undone, by SQLAlchemy
     try:
-        sent = [None if s is APART else (_compiled(connection, s.statement), s.parameters) for s in steps]
+        sent = [_BETWEEN.get(id(s)) or (_compiled(connection, s.statement), s.parameters) for s in steps]
         answers = pipeline.run(driver, connection.info, sent, commit)
     except BaseException as error:
         if driver.closed or driver.broken:

@@ -322,11 +322,11 @@ def test_the_four_verbs_of_a_write_need_seven_round_trips_and_five_without_event
 
 
 @pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
-@pytest.mark.parametrize(("events", "most"), [(False, 4), (True, 7)])
-def test_a_transaction_of_one_table_needs_no_more_round_trips_than_the_four_verbs(
+@pytest.mark.parametrize(("events", "most"), [(False, 3), (True, 6)])
+def test_a_transaction_of_one_table_needs_three_round_trips_and_six_with_events(
     client: MetastoreClient, backend: str, monkeypatch: pytest.MonkeyPatch, events: bool, most: int
 ) -> None:
-    """One to open, one for lock, registration, snapshot and write id, and the commit's. Names come back for events."""
+    """To open; for lock, registration, snapshot and write id; to commit. What events name must come back before."""
     if backend != "postgresql":
         return
     monkeypatch.setattr(client.notifications, "_wanted", events)

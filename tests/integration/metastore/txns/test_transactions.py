@@ -487,3 +487,37 @@ def test_waiting_for_a_lock_ends_with_the_grant(
     thread.join(30)
     assert [txn.write_ids["db.t"] for txn in began] == [1]
     began[0].commit()
+
+
+@pytest.mark.parametrize("operation", ["insert", "update"])
+def test_a_commit_of_rows_that_are_not_as_their_writer_left_them_takes_what_is_there(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, operation: str
+) -> None:
+    """Somebody has named partitions in the writer's place: the components are theirs."""
+    writer = client.begin({"db.t": operation})
+    other_client.add_partitions(writer.txn_id, "db.t", ["p=1", "p=2"], Operation.INSERT)
+    writer.commit()
+    found = rows.select("COMPLETED_TXN_COMPONENTS", "CTC_PARTITION", "CTC_WRITEID", CTC_TXNID=writer.txn_id)
+    assert sorted(found) == [("p=1", 1), ("p=2", 1)]
+    assert rows.count("TXN_COMPONENTS") == rows.count("HIVE_LOCKS") == 0
+
+
+@pytest.mark.parametrize("operation", ["insert", "update", "select"])
+def test_a_commit_finds_out_that_its_txn_was_aborted(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, operation: str
+) -> None:
+    writer = client.begin({"db.t": operation})
+    other_client.abort_txn(writer.txn_id, "by hand")
+    with pytest.raises(TxnAbortedError, match="by hand"):
+        writer.commit()
+    assert rows.count("COMPLETED_TXN_COMPONENTS") == 0
+
+
+@pytest.mark.parametrize("operation", ["insert", "update"])
+def test_a_commit_that_is_sent_again_has_happened_once(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, operation: str
+) -> None:
+    writer = client.begin({"db.t": operation})
+    other_client.commit_txn(writer.txn_id, snapshot=writer.valid_txns)
+    writer.commit()
+    assert rows.select("COMPLETED_TXN_COMPONENTS", "CTC_WRITEID", CTC_TXNID=writer.txn_id) == [(1,)]

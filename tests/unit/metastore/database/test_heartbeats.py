@@ -172,3 +172,22 @@ def test_a_txn_whose_end_is_refused_is_left_alone(heartbeater: Heartbeater, note
     heartbeater.add(2)
     notes.wait_for(3)
     assert asked == [1]
+
+
+def test_a_txn_that_stays_is_beaten_in_time_beside_many_that_come_and_go(
+    notes: Notes, heartbeater: Heartbeater
+) -> None:
+    """The threads are not called for each of those, and must look early enough all the same."""
+    heartbeater.add(1000)
+    began = time.monotonic()
+    for txn_id in range(300):
+        heartbeater.add(txn_id)
+        heartbeater.remove(txn_id)
+    notes.wait_for(1)
+    assert notes.beats[0] == 1000
+    assert time.monotonic() - began < 5
+    heartbeater.remove(1000)
+    later = len(notes.beats)
+    heartbeater.add(2000)
+    notes.wait_for(later + 1)
+    assert notes.beats[later] == 2000
