@@ -25,10 +25,11 @@ from airflow_hive_acid.spark.write.assignment import assigned, stored
 from airflow_hive_acid.spark.write.bucketing import buckets_of
 from airflow_hive_acid.spark.write.insert import checked, partition_of, partition_text
 from airflow_hive_acid.spark.write.output import Destination, write_events
+from airflow_hive_acid.spark.write.ranges import ranges_of_groups
 from airflow_hive_acid.spark.write.sink import sink_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _GROUP = f"{schema.INTERNAL_PREFIX}group"
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
 _KEY = f"{schema.INTERNAL_PREFIX}out"
+_BLOCK = 4096
+"""Rows that follow each other and stay together when several tasks share a bucket."""
 _RANK = f"{schema.INTERNAL_PREFIX}rank"
 NEW = f"{schema.INTERNAL_PREFIX}new_"
 """Prefix of the columns that hold the new values of a changed row."""
@@ -236,16 +239,23 @@ class ChangeWriter:
         if source_row is not None:
             options["matched"] = "true"
             columns.append(source_row)
-        events = self._grouped(rows, buckets).selectExpr(*columns).sortWithinPartitions(_GROUP, *IDENTITY)
+        events = self._grouped(rows, buckets, shared=True).selectExpr(*columns).sortWithinPartitions(_GROUP, *IDENTITY)
         return sink.write_changes(
             staging, events, lambda part: self._destination(int(part.keys[0]), inserts=part.inserts), label, **options
         )
 
-    def _grouped(self, rows: DataFrame, buckets: Sequence[int]) -> DataFrame:
-        """One task per group, a bucket of a partition: a bucket of a directory has exactly one writer."""
+    def _grouped(self, rows: DataFrame, buckets: Sequence[int], *, shared: bool = False) -> DataFrame:
+        """One task per group, a bucket of a partition: a bucket of a directory has exactly one writer.
+
+        :param shared: several tasks may write a large group, if their files are made one afterwards.
+        """
+        groups = len(buckets) * len(self.table.snapshot.partitions)
+        several = ranges_of_groups(rows.sparkSession, self.table.files, buckets) if shared else {}
+        tasks, task = _tasks_of_groups(several, groups)
         # New versions of rows are in the bucket of their task's number, and a directory has so many of them.
-        tasks = min(len(buckets) * len(self.table.snapshot.partitions), _shuffle_partitions(rows), MAX_BUCKET + 1)
-        task = f"{_GROUP} % {tasks}"
+        most = min(_shuffle_partitions(rows), MAX_BUCKET + 1)
+        if tasks > most:
+            tasks, task = most, f"({task}) % {most}"
         placed = buckets_of(self.table.snapshot)
         if placed is not None and self.insert_statement_id is not None:
             # Changed rows stay in their bucket: bucketing columns keep their values, and task b writes bucket b.
@@ -310,6 +320,28 @@ def known_places(spark: SparkSession, table: OpenTable) -> dict[tuple[str, ...],
     typed = [f"try_cast({name} as {kind}) as {name}" for name, kind in zip(names, types, strict=True)]
     spelled = texts.selectExpr(_GROUP, *typed).selectExpr(_GROUP, *[partition_text(c) for c in values.columns])
     return {tuple(row[1:]): row[0] for row in spelled.collect()} | given
+
+
+def _tasks_of_groups(several: Mapping[int, int], groups: int) -> tuple[int, str]:
+    """How many tasks there are, and Spark SQL for the task of a row.
+
+    Blocks of row numbers are dealt out in turn, so that all tasks have work wherever in the table the rows lie.
+
+    :param several: how many tasks the groups have that have more than one.
+    """
+    if not several:
+        return groups, _GROUP
+    firsts, counts, tasks = [], [], 0
+    for group in range(groups):
+        firsts.append(tasks)
+        counts.append(several.get(group, 1))
+        tasks += counts[-1]
+    block = f"cast(pmod({IDENTITY[2]} div {_BLOCK}L, element_at(array({_numbers(counts)}), {_GROUP} + 1)) as int)"
+    return tasks, f"element_at(array({_numbers(firsts)}), {_GROUP} + 1) + {block}"
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
 
 
 def _shuffle_partitions(rows: DataFrame) -> int:

@@ -7,18 +7,23 @@ others, so small buckets are not divided, nor are those of which there are enoug
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.spark.conf import RANGE_BYTES, RANGE_BYTES_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from airflow_hive_acid.spark.read.files import SnapshotFiles
+
 MOST_RANGES = 1000
 """Of one bucket: each is a file that another task has to open."""
+MOST_GROUPS = 64
+"""So many buckets of partitions, counted together, may be shared by the tasks of a statement."""
 
 
 def ranges_of(sizes: Mapping[int, int], cores: int, least: int) -> dict[int, int]:
@@ -38,6 +43,24 @@ def ranges_of(sizes: Mapping[int, int], cores: int, least: int) -> dict[int, int
 def ranges(spark: SparkSession, sizes: Mapping[int, int]) -> dict[int, int]:
     """The same for what runs in this session."""
     return ranges_of(sizes, _cores(spark), range_bytes(spark))
+
+
+def ranges_of_groups(spark: SparkSession, files: SnapshotFiles, buckets: Sequence[int]) -> dict[int, int]:
+    """How many tasks may change rows of each group, a bucket of a partition; those of one are left out.
+
+    :param buckets: all bucket numbers of the table, ascending; the i-th of partition p is group
+        ``p * len(buckets) + i``.
+    """
+    sizes: Counter[int] = Counter()
+    positions = {bucket: position for position, bucket in enumerate(buckets)}
+    for file in files.inserts:
+        sizes[file.partition * len(buckets) + positions[file.bucket]] += file.size
+    for original in files.originals:
+        sizes[original.partition * len(buckets) + positions[original.bucket]] += original.size
+    # Many groups are many tasks anyway, and each would be named in the plan.
+    if len(sizes) > MOST_GROUPS or max(sizes, default=0) > MOST_GROUPS:
+        return {}
+    return {group: count for group, count in ranges(spark, sizes).items() if count > 1}
 
 
 def range_bytes(spark: SparkSession) -> int:

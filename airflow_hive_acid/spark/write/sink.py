@@ -108,6 +108,7 @@ class Sink:
         """
         name = str(uuid.uuid4())
         parts = self._save(staging, rows, label, name, mode="change", **options)
+        parts = self._one_per_bucket(rows.sparkSession, staging, parts, label)
         matched = None
         if "matched" in options:
             session = rows.sparkSession
@@ -120,6 +121,27 @@ class Sink:
         rows.write.format(_FORMAT).options(**every).mode("append").save()
         return _parts(self._jvm.write.Written.take(name))
 
+    def _one_per_bucket(self, spark: SparkSession, staging: Staging, parts: Sequence[Part], label: str) -> list[Part]:
+        """One file of delete events for each bucket of a partition: several tasks may have written some.
+
+        Their rows are others, and each is sorted, so merging them costs far less than finding the rows did.
+        """
+        found: dict[tuple[tuple[str, ...], int], list[Part]] = {}
+        for part in parts:
+            if not part.inserts:
+                found.setdefault((part.keys, part.bucket), []).append(part)
+        several = {place: files for place, files in found.items() if len(files) > 1}
+        if not several:
+            return list(parts)
+        buckets = [
+            {"bucket": bucket, "files": [{"uri": part.uri} for part in files], "deletes": []}
+            for (_, bucket), files in several.items()
+        ]
+        spec = {**self._spec(staging, label), "kind": "deletes", "buckets": buckets}
+        merged = _parts(self._jvm.compact.Compaction.mergeDeletes(spark._jsparkSession, json.dumps(spec)))
+        whole = [part._replace(keys=keys) for part, (keys, _) in zip(merged, several, strict=True)]
+        return [part for part in parts if part.inserts or (part.keys, part.bucket) not in several] + whole
+
     def compact(
         self, spark: SparkSession, staging: Staging, work: Mapping[str, object], destination: Destination, label: str
     ) -> list[WrittenDirectory]:
@@ -127,10 +149,14 @@ class Sink:
 
         :param work: ``kind``, ``highWatermark``, ``hidden`` and ``buckets``, see ``Compaction.Spec`` in the jar.
         """
-        directory = staging.fs.qualify(staging.scratch(label))
-        spec = {**work, "directory": directory, "row": self._row, "options": self._orc}
+        spec = {**self._spec(staging, label), **work}
         parts = _parts(self._jvm.compact.Compaction.run(spark._jsparkSession, json.dumps(spec)))
         return self._arranged(staging, parts, lambda _: destination, label)
+
+    def _spec(self, staging: Staging, label: str) -> dict[str, object]:
+        """Where files go, and what they are like."""
+        directory = staging.fs.qualify(staging.scratch(label))
+        return {"directory": directory, "row": self._row, "options": self._orc}
 
     def _arranged(
         self, staging: Staging, parts: Sequence[Part], place: Callable[[Part], Destination], label: str

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.PriorityQueue;
+import org.apache.hadoop.hive.ql.exec.vector.ColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
 import org.apache.orc.TypeDescription;
 import org.apache.spark.TaskContext;
@@ -16,10 +17,14 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The compaction of one bucket, or of a range of its rows. Files of rows are opened when the rows before their first are written, so those of many
- * deltas that follow each other are open one at a time; files of delete events are read one after the other.
+ * The compaction of one bucket, or of a range of its rows. Files of rows are opened when the rows before their first are
+ * written, so those of many deltas that follow each other are open one at a time; files of delete events, of which there
+ * may be as many, are read one after the other. Those that tasks of one statement wrote are few: they are merged.
  */
 final class BucketCompaction implements Closeable {
+  /** Delete events of one statement, in files that are open at the same time. */
+  static final String MERGED_DELETES = "merged deletes";
+
   private final Layout layout;
   private final boolean live;
   private final int operation;
@@ -30,16 +35,18 @@ final class BucketCompaction implements Closeable {
   private final List<Events> all = new ArrayList<>();
   private final int[] kept = new int[VectorizedRowBatch.DEFAULT_SIZE];
   private AcidFile out;
+  private ColumnVector noRow;
   private boolean done;
 
   BucketCompaction(Layout layout, String kind, Seen seen, CompactionBucket bucket) {
     this.layout = layout;
     this.live = kind.equals("rows");
-    this.operation = kind.equals("deletes") ? AcidFile.DELETE : AcidFile.INSERT;
+    boolean merged = kind.equals(MERGED_DELETES);
+    this.operation = merged || kind.equals("deletes") ? AcidFile.DELETE : AcidFile.INSERT;
     this.bucket = bucket;
     this.deletes = new DeleteEvents(operation == AcidFile.DELETE);
     for (CompactionFile file : bucket.files()) {
-      (operation == AcidFile.DELETE ? deleteFiles : sources).add(eventsOf(file, operation, seen));
+      (operation == AcidFile.DELETE && !merged ? deleteFiles : sources).add(eventsOf(file, operation, seen));
     }
     for (CompactionFile file : bucket.deletes()) {
       deleteFiles.add(eventsOf(file, AcidFile.DELETE, seen));
@@ -85,6 +92,9 @@ final class BucketCompaction implements Closeable {
       int end = endOfRun(next, open(sources));
       if (out == null) {
         out = new AcidFile(layout, name, bucket.bucket(), operation);
+        if (operation == AcidFile.DELETE) {
+          noRow = DeleteEvents.noRow(out);
+        }
       }
       copy(next, end);
       next.advanceTo(end);
@@ -168,6 +178,8 @@ final class BucketCompaction implements Closeable {
     if (live) {
       // A row of a base is its insert event; who changed what is over.
       to.cols[4] = from.cols[1];
+    } else if (operation == AcidFile.DELETE) {
+      to.cols[5] = noRow;
     }
     to.size = size;
     if (kept[size - 1] - kept[0] == size - 1 && kept[0] == 0) {

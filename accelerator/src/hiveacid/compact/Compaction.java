@@ -71,6 +71,26 @@ public final class Compaction implements Serializable {
     return Written.json(Stitching.ofBuckets(context, layout, parts));
   }
 
+  /**
+   * Merge files of delete events that tasks of one statement wrote, each bucket of the {@link Spec} by itself; answered
+   * are as many files, in the same order. A row has one event, so they come in any order but their own.
+   */
+  public static String mergeDeletes(SparkSession session, String text) throws IOException {
+    Spec spec = JSON.readValue(text, Spec.class);
+    StructType row = (StructType) DataType.fromJson(spec.row());
+    Layout layout = new Layout(spec.directory(), row, Sessions.hadoopConf(session), spec.options());
+    JavaSparkContext context = JavaSparkContext.fromSparkContext(session.sparkContext());
+    Compaction merge = new Compaction(layout, BucketCompaction.MERGED_DELETES, null);
+    List<CompactionBucket> work = spec.buckets();
+    List<Written.Part> merged = context.parallelize(work, work.size()).map(merge::task).collect();
+    for (CompactionBucket bucket : work) {
+      for (CompactionFile file : bucket.files()) {
+        layout.delete(file.uri());
+      }
+    }
+    return Written.json(merged);
+  }
+
   /** The buckets, large ones as their ranges. */
   private List<CompactionBucket> divided(JavaSparkContext context, List<CompactionBucket> buckets) {
     List<CompactionBucket> large = buckets.stream().filter(bucket -> bucket.tasks() > 1).toList();

@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.NavigableMap;
 import java.util.PriorityQueue;
 import java.util.TreeMap;
+import org.apache.hadoop.hive.ql.exec.vector.ColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.LongColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
 import org.roaringbitmap.PeekableIntIterator;
@@ -100,6 +101,15 @@ final class DeleteEvents {
     return ahead.peekNext() == (int) number;
   }
 
+  /** The row of delete events: a null struct, not a struct of nulls. */
+  static ColumnVector noRow(AcidFile file) {
+    ColumnVector row = file.newBatch().cols[5];
+    row.isRepeating = true;
+    row.noNulls = false;
+    row.isNull[0] = true;
+    return row;
+  }
+
   /** Write the events in their order. */
   void writeTo(AcidFile file) throws IOException {
     Output output = new Output(file);
@@ -131,10 +141,7 @@ final class DeleteEvents {
       }
       batch.cols[0].isRepeating = true;
       columns[0][0] = AcidFile.DELETE;
-      // The row is a null struct, not a struct of nulls.
-      batch.cols[5].isRepeating = true;
-      batch.cols[5].noNulls = false;
-      batch.cols[5].isNull[0] = true;
+      batch.cols[5] = noRow(file);
     }
 
     void add(long writeId, int bucket, long number, long deleter) throws IOException {

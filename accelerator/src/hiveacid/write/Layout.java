@@ -103,7 +103,8 @@ public final class Layout implements Serializable {
     return new Path(directory, name);
   }
 
-  void delete(String file) throws IOException {
+  /** Remove a file of this write. */
+  public void delete(String file) throws IOException {
     new Path(file).getFileSystem(conf()).delete(new Path(file), false);
   }
 

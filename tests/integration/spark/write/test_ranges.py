@@ -1,4 +1,4 @@
-"""A large bucket is compacted by several tasks, each with a range of its rows: the file is that of one task."""
+"""Several tasks share a large bucket: what they write is what one task would have written."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import CorruptTableError, JobFailedError
-from airflow_hive_acid.format.jobs import Bucketing, Column, Compact
+from airflow_hive_acid.errors import CardinalityViolationError, CorruptTableError, JobFailedError
+from airflow_hive_acid.format.jobs import Assignment, Bucketing, Column, Compact, MergeClause
 from airflow_hive_acid.spark.conf import RANGE_BYTES_KEY
 from airflow_hive_acid.spark.write import ranges
 from tests.integration.spark.write.test_writers import COLUMNS, QUERY
@@ -39,11 +39,16 @@ def both(
 
     def make(*arguments: str, **properties: str) -> tuple[Any, Any]:
         divided, whole = acid_table(*arguments, **properties), acid_table(*arguments, **properties)
-        divided.run = functools.partial(divided.run, **{RANGE_BYTES_KEY: "1"})
-        whole.run = functools.partial(whole.run, **{RANGE_BYTES_KEY: "0"})
+        for table, size in ((divided, "1"), (whole, "0")):
+            table.run = functools.partial(_run, table.run, size)
         return divided, whole
 
     return make
+
+
+def _run(run: Callable[..., Any], size: str, step: Any, *arguments: Any, **conf: str) -> Any:
+    """Only a compaction divides buckets; what it reads is the same in both tables."""
+    return run(step, *arguments, **{RANGE_BYTES_KEY: size if isinstance(step, Compact) else "0", **conf})
 
 
 def file_of(table: Any, pattern: str = "base*/bucket_00000") -> Path:
@@ -205,6 +210,83 @@ def test_a_damaged_file_is_named(both: Callable[..., Any]) -> None:
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     with pytest.raises(CorruptTableError, match="delta_0000001_0000001_0000/bucket_00000"):
         table.run(Compact(table.snapshot(), "major", 101))
+
+
+@pytest.fixture
+def changed(both: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+    """The same, with as many tasks after an exchange as there are shares."""
+
+    def make(*arguments: str) -> tuple[Any, Any]:
+        tables = both(*arguments)
+        for table, size in zip(tables, ("1", "0"), strict=True):
+            conf = {"spark.sql.shuffle.partitions": "8", RANGE_BYTES_KEY: size}
+            table.run = functools.partial(table.run, **conf)
+        return tables
+
+    return make
+
+
+def assert_changed_alike(spark: SparkSession, divided: Any, whole: Any, most: int) -> None:
+    """The same rows; delete events in one file for each bucket, new versions in a file of each task."""
+    deletes = sorted(str(p.relative_to(divided.root)) for p in divided.root.rglob("delete_delta*/bucket_*"))
+    assert deletes == sorted(str(p.relative_to(whole.root)) for p in whole.root.rglob("delete_delta*/bucket_*"))
+    for name in deletes:
+        one, other = divided.root / name, whole.root / name
+        assert events(spark, one) == events(spark, other)
+        assert footer(spark, one) == footer(spark, other)
+    assert divided.rows() == whole.rows()
+    files = max((len(f) for d, f in divided.files().items() if "delete_delta" not in d), default=0)
+    assert files == most
+
+
+def test_changes_of_a_bucket_are_written_by_several_tasks(
+    changed: Callable[..., tuple[Any, Any]], spark: SparkSession
+) -> None:
+    """Also where the rows lie together: blocks of row numbers are dealt out."""
+    tables = changed("id bigint, v string")
+    for table in tables:
+        table.insert("select id, 'a' from range(0, 40000, 1, 1)")
+        table.update("id % 3 = 1 and id > 20000", v="concat(v, '!')")
+        table.delete("id % 5 = 2 and v = 'a'")
+    assert_changed_alike(spark, *tables, most=4)
+    # New versions lie in a bucket of each task.
+    for table in tables:
+        table.delete("id % 2 = 0 and v = 'a!'")
+    assert [len(list(t.root.glob("delete_delta_0000004*/bucket_*"))) for t in tables] == [4, 1]
+    for table in tables:
+        before = table.ids()
+        table.compact("major")
+        assert table.ids() == before
+    assert tables[0].rows() == tables[1].rows()
+
+
+def test_changes_of_partitions_stay_in_their_partitions(
+    changed: Callable[..., tuple[Any, Any]], spark: SparkSession
+) -> None:
+    tables = changed("id bigint, v string", "p string")
+    for table in tables:
+        table.insert("select /*+ COALESCE(1) */ id, 'a', if(id % 10 = 0, 'small', 'large') from range(0, 40000)")
+        table.update("id % 4 = 0", v="concat(v, '!')")
+        table.delete("id % 7 = 0 and v = 'a'")
+    assert_changed_alike(spark, *tables, most=3)
+
+
+def test_a_merge_sees_all_matches_of_a_row_in_one_task(
+    changed: Callable[..., tuple[Any, Any]], spark: SparkSession
+) -> None:
+    tables = changed("id bigint, v string")
+    clauses = (
+        MergeClause("delete", True, "s.k % 2 = 0", ()),
+        MergeClause("update", True, None, (Assignment("v", "'merged'"),)),
+        MergeClause("insert", False, None, (Assignment("id", "s.k"), Assignment("v", "'new'"))),
+    )
+    for table in tables:
+        table.insert("select id, 'a' from range(0, 40000, 1, 1)")
+        table.merge("select id * 5 as k from range(0, 10000)", "t.id = s.k", *clauses)
+    assert sum(row[1] == "new" for row in tables[0].rows()) == 2000
+    assert tables[0].rows() == tables[1].rows()
+    with pytest.raises(CardinalityViolationError, match="2 rows of the source match"):
+        tables[0].merge("select id % 20000 + 1 as k from range(0, 20001)", "t.id = s.k", *clauses)
 
 
 def rewrite(spark: SparkSession, path: Path, order: str, **options: str) -> None:
