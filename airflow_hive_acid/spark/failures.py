@@ -24,6 +24,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs.errors import reported
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.outages import login_is_over, storage_is_silent
 from airflow_hive_acid.spark.versions import FAILED_FILES, RAISED
 
 if TYPE_CHECKING:
@@ -80,9 +81,13 @@ def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) 
     if marked is not None:
         # A user's own raise_error() may look the same.
         return reported(marked[1], marked[2])
+    refused = login_is_over(text)
+    if refused is not None:
+        return JobFailedError(refused)
     damaged = _damaged_file(text, tables)
     if damaged is not None:
-        return damaged
+        silent = storage_is_silent(text)  # R17: then it is not known whether the file is damaged
+        return damaged if silent is None else JobFailedError(silent)
     condition = _condition(text)
     if condition is not None and _is_about_values(text):
         return InvalidArgumentsError(f"an expression of the statement failed: {condition}")

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from py4j.protocol import Py4JJavaError
 
-from airflow_hive_acid.errors import CorruptTableError, JobFailedError
+from airflow_hive_acid.errors import CorruptTableError, HiveAcidError, JobFailedError
 from airflow_hive_acid.format import spool_files
+from airflow_hive_acid.spark.outages import login_is_over, storage_is_silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -413,7 +414,7 @@ class HadoopFilesystem:
         try:
             reader = self._parquet_reader.open(self._parquet_input.fromPath(self._path(uri), self._conf))
         except Py4JJavaError as error:
-            raise CorruptTableError(f"{uri} is missing or cannot be read: {java_message(error)}") from error
+            raise _unreadable(uri, error, "") from error
         try:
             return int(reader.getRecordCount())
         finally:
@@ -440,9 +441,16 @@ class HadoopFilesystem:
         try:
             return self._orc_file.createReader(self._path(uri), self._orc_file.readerOptions(self._conf))
         except Py4JJavaError as error:
-            raise CorruptTableError(
-                f"{uri} is missing or cannot be read, and rows would be lost without it: {java_message(error)}"
-            ) from error
+            raise _unreadable(uri, error, ", and rows would be lost without it") from error
+
+
+def _unreadable(uri: str, error: Py4JJavaError, without: str) -> HiveAcidError:
+    """What it means that a file cannot be opened: damage, unless its storage says nothing about it (R17)."""
+    text = str(error)
+    unknown = login_is_over(text) or storage_is_silent(text)
+    if unknown is not None:
+        return JobFailedError(f"{uri}: {unknown}")
+    return CorruptTableError(f"{uri} is missing or cannot be read{without}: {java_message(error)}")
 
 
 def _has_statistics(uri: str, reader: Any, rows: int, counted: int) -> bool:

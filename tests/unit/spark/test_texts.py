@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql import types as T
 
-from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError, JobFailedError
+from airflow_hive_acid.errors import BadRecordError, CorruptTableError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.spark import conf
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of
 from airflow_hive_acid.spark.failures import explain, fail
@@ -26,6 +28,39 @@ def test_a_file_status_is_read_whatever_its_name(path: str) -> None:
     directory = _entry(path, STATUS.format(path, "true", ""))
     assert (directory.size, directory.is_directory) == (0, True)
     assert directory.name == path.rpartition("/")[2]
+
+
+_READING = (
+    "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file "
+    "hdfs://ns/w/t/f.  SQLSTATE: KD001\nCaused by: "
+)
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (
+            "org.apache.hadoop.security.token.SecretManager$InvalidToken: Token has expired",
+            "principal and keytab.*KRB5",
+        ),
+        ("java.io.IOException: DestHost:destPort nn:8020, GSS initiate failed", "principal and keytab.*KRB5CCNAME"),
+        ("java.net.ConnectException: Call From a to nn:8020 failed on connection exception", "gave no answer"),
+        ("org.apache.hadoop.ipc.StandbyException: Operation category READ is not supported", "gave no answer"),
+    ],
+)
+def test_a_storage_that_cannot_be_asked_is_no_damaged_table(cause: str, words: str) -> None:
+    said = explain(None, RuntimeError(_READING + cause), ["hdfs://ns/w/t"])  # type: ignore[arg-type]
+    assert type(said) is JobFailedError
+    assert said.retryable
+    assert re.search(words, str(said)), said
+    assert cause in str(said)
+
+
+def test_a_file_that_the_storage_says_is_not_there_is_damage() -> None:
+    missing = "java.io.FileNotFoundException: File does not exist: /w/t/f"
+    said = explain(None, RuntimeError(_READING + missing), ["hdfs://ns/w/t"])  # type: ignore[arg-type]
+    assert type(said) is CorruptTableError, said
 
 
 def test_a_failed_job_says_what_failed_and_not_through_which_frames_it_came() -> None:
