@@ -119,7 +119,7 @@ test-mirror: install
 	@SPARK_HOME=$(MIRROR_SITE)/pyspark PYTHONPATH=$(MIRROR_SITE) SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1" \
 	  $(BIN)/python -m pytest -q --backend sqlite -m mirror --durations 5 tests/mirror
 
-## make test-cluster   Spark on YARN, and HDFS, under Kerberos (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
+## make test-cluster   Spark on YARN, and an HDFS with one and two name nodes, under Kerberos (needs Maven; Debian's krb5-kdc, krb5-user, libkrb5-dev)
 .PHONY: test-cluster kerberos
 test-cluster: install kerberos
 	@test -f build/kerberos/.installed || { $(BIN)/python -m pip --quiet install --upgrade --target build/kerberos --no-deps requests-kerberos pyspnego gssapi krb5 decorator && touch build/kerberos/.installed; }

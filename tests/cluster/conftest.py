@@ -31,7 +31,7 @@ def hdfs_and_yarn(kerberos: Realm, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def secured(kerberos: Realm, hdfs_and_yarn: Cluster) -> Iterator[Cluster]:
-    """The cluster, on which ``/user/airflow`` is the user airflow's."""
+    """The cluster: ``/user/airflow`` is the user airflow's, and in ``/shared`` owner has the same rights as airflow."""
     folder, made = kerberos.folder, hdfs_and_yarn
     with pytest.MonkeyPatch.context() as patch:
         for user in ("airflow", "brief"):
@@ -44,9 +44,14 @@ def secured(kerberos: Realm, hdfs_and_yarn: Cluster) -> Iterator[Cluster]:
         kerberos.ticket(folder / "hdfs.keytab", "hdfs/localhost", folder / "admin.cache")
         host, _, port = made.web.partition(":")
         admin = CarefulWebHDFS(host=host, port=int(port), kerberos=True, skip_instance_cache=True)
-        for user in ("airflow", "brief"):
+        for user in ("airflow", "brief", "owner"):
             admin.mkdir(f"/user/{user}")
             admin.chown(f"/user/{user}", user, "users")
+        admin.mkdir("/shared")
+        admin.chown("/shared", "airflow", "users")
+        rights = [f"{scope}user:{user}:rwx" for scope in ("", "default:") for user in ("", "airflow", "owner")]
+        others = [f"{scope}{whom}::---" for scope in ("", "default:") for whom in ("group", "other")]
+        admin._call("SETACL", method="put", path="/shared", aclspec=",".join([*rights, *others]))
         yield made
 
 

@@ -1,8 +1,9 @@
 """A Kerberos realm, an HDFS and a YARN of their own on loopback, gone with the tests.
 
 Each server is a process. The Hadoop is the one that PySpark's client speaks; its jars are those of the storage tests.
-HDFS and YARN run in a mount namespace in which the checkout, the Python environment, the home directory and ``/tmp``
-are empty: what an executor or a driver needs has to travel, as between machines.
+HDFS and YARN run in mount namespaces in which the checkout, the Python environment, the home directory and ``/tmp``
+are empty: what an executor or a driver needs has to travel, as between machines. Each of the two NodeManagers has
+directories that no other process sees; where the tests run as root, it is a user of its own, too.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
-from tests.storage.servers import SPARK_JARS, StorageError, free_port, jars
+from tests.storage.servers import SPARK_JARS, StorageError, free_port, jars, site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,10 @@ HEAP = "-Xmx320m"
 #: Where the nodes have a Spark of their own (``spark.yarn.jars``).
 NODES_SPARK = "local:/mnt/spark-on-nodes/*"
 START_SECONDS = 180
-#: So long is a delegation token of HDFS valid.
+#: The NodeManagers, and whom each runs as.
+NODES = {"node1": "games", "node2": "backup"}
+NODE_MEGABYTES = 3072
+#: So long is a delegation token of HDFS valid that nobody renews.
 TOKEN_SECONDS = 75
 _OPENS = (
     "java.base/java.lang",
@@ -98,6 +102,8 @@ def realm(folder: Path) -> Iterator[Realm]:
     (folder / "krb5.conf").write_text(
         f"[libdefaults]\n default_realm = {REALM}\n rdns = false\n dns_canonicalize_hostname = false\n"
         " dns_lookup_kdc = false\n dns_lookup_realm = false\n udp_preference_limit = 1\n ticket_lifetime = 1d\n"
+        # What has expired is over soon after that, not in five minutes.
+        " clockskew = 15\n"
         f"[realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n"
         f"[domain_realm]\n localhost = {REALM}\n"
     )
@@ -134,11 +140,9 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
     """A name node, a data node, a ResourceManager and a NodeManager; access is by Kerberos alone."""
     service = kerberos.keytab("hdfs/localhost", "yarn/localhost", "HTTP/localhost")
     names = ("namenode", "web", "data", "data_web", "data_ipc", "rm", "scheduler", "tracker", "rm_admin", "rm_web")
-    ports = {name: free_port() for name in (*names, "nm", "nm_web", "localizer")}
-    conf, state = folder / "conf", folder / "state"
-    conf.mkdir()
-    state.mkdir()
-    (folder / "http.secret").write_text(secrets.token_hex(32))
+    workers = [f"{node}{what}" for node in NODES for what in ("", "_web", "_localizer")]
+    ports = {name: free_port() for name in (*names, *workers)}
+    conf, state = folders(folder, kerberos)
     at = {name: f"localhost:{port}" for name, port in ports.items()}
     site(conf / "core-site.xml", {"fs.defaultFS": f"hdfs://{at['namenode']}", **core_settings(service)})
     own = {"dfs.namenode.name.dir": "/mnt/state/name", "dfs.namenode.http-address": at["web"]}
@@ -151,12 +155,9 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
             "yarn.resourcemanager.resource-tracker.address": at["tracker"],
             "yarn.resourcemanager.admin.address": at["rm_admin"],
             "yarn.resourcemanager.webapp.address": at["rm_web"],
-            "yarn.nodemanager.address": at["nm"],
-            "yarn.nodemanager.webapp.address": at["nm_web"],
-            "yarn.nodemanager.localizer.address": at["localizer"],
             "yarn.nodemanager.local-dirs": "/mnt/state/nm-local",
-            "yarn.nodemanager.log-dirs": "/mnt/run/containers",
-            "yarn.nodemanager.resource.memory-mb": "6144",
+            "yarn.nodemanager.log-dirs": "/mnt/state/containers",
+            "yarn.nodemanager.resource.memory-mb": str(NODE_MEGABYTES),
             "yarn.nodemanager.resource.cpu-vcores": "8",
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
@@ -178,11 +179,46 @@ def cluster(folder: Path, kerberos: Realm) -> Iterator[Cluster]:
             ("namenode", f"{hdfs}.namenode.NameNode", "namenode"),
             ("datanode", f"{hdfs}.datanode.DataNode", "data"),
             ("resourcemanager", f"{yarn}.resourcemanager.ResourceManager", "rm"),
-            ("nodemanager", f"{yarn}.nodemanager.NodeManager", "nm"),
         ):
             log = folder / f"{name}.log"
             running.enter_context(server(start.command(main), log, kerberos.environment, ports[port]))
+        for node, user in NODES.items():
+            own = {
+                "address": at[node],
+                "webapp.address": at[f"{node}_web"],
+                "localizer.address": at[f"{node}_localizer"],
+            }
+            options = [part for key, value in own.items() for part in ("-D", f"yarn.nodemanager.{key}={value}")]
+            worker = Hidden(folder, kerberos, conf, _state_of(folder / node, user), user if _is_root() else None)
+            command = worker.command(f"{yarn}.nodemanager.NodeManager", *options)
+            running.enter_context(server(command, folder / f"{node}.log", kerberos.environment, ports[node]))
         yield Cluster(kerberos, at["namenode"], at["web"], conf, f"http://{at['rm_web']}")
+
+
+def folders(folder: Path, kerberos: Realm) -> tuple[Path, Path]:
+    """Make the directories of a cluster for its configuration and for its servers' files."""
+    conf, state = folder / "conf", folder / "state"
+    conf.mkdir()
+    state.mkdir()
+    (conf / "http.secret").write_text(secrets.token_hex(32))
+    # Users of nodes see them through a mount; above them is a directory that is the tests' user's alone.
+    for path in (folder, kerberos.folder):
+        path.chmod(0o755)
+    for keytab in kerberos.folder.glob("*.keytab"):
+        keytab.chmod(0o644)
+    return conf, state
+
+
+def _state_of(folder: Path, user: str) -> Path:
+    """The directory of a node's own files."""
+    folder.mkdir()
+    if _is_root():
+        shutil.chown(folder, user)
+    return folder
+
+
+def _is_root() -> bool:
+    return os.getuid() == 0
 
 
 def core_settings(service: Path) -> dict[str, str]:
@@ -198,7 +234,7 @@ def core_settings(service: Path) -> dict[str, str]:
         "hadoop.proxyuser.airflow.hosts": "*",
         "hadoop.proxyuser.airflow.users": "owner",
         "hadoop.tmp.dir": "/mnt/state/tmp",
-        "hadoop.http.authentication.signature.secret.file": "/mnt/run/http.secret",
+        "hadoop.http.authentication.signature.secret.file": "/mnt/run/conf/http.secret",
         "hadoop.http.authentication.type": "kerberos",
         "hadoop.http.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
         "hadoop.http.authentication.kerberos.keytab": f"/mnt/realm/{service.name}",
@@ -217,7 +253,7 @@ def hdfs_settings(service: Path, at: Mapping[str, str]) -> dict[str, str]:
         "dfs.block.access.token.enable": "true",
         # What runs longer has to log in again, and to hand new tokens to its executors.
         "dfs.namenode.delegation.token.renew-interval": f"{TOKEN_SECONDS}000",
-        "dfs.namenode.delegation.token.max-lifetime": f"{TOKEN_SECONDS}000",
+        "dfs.namenode.delegation.token.max-lifetime": f"{TOKEN_SECONDS * 10}000",
         "dfs.data.transfer.protection": "privacy",
         # The web port is above 1024 and without TLS; what goes to data nodes over SASL stays as it is.
         "ignore.secure.ports.for.testing": "true",
@@ -236,12 +272,17 @@ def hdfs_settings(service: Path, at: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Hidden:
-    """Starts Hadoop's programs where this checkout, this Python and ``/tmp`` cannot be seen."""
+    """Starts Hadoop's programs where this checkout, this Python and ``/tmp`` cannot be seen.
+
+    :param state: directory for what they write, which they see as ``/mnt/state``.
+    :param user: whom they run as; None: whoever starts them.
+    """
 
     folder: Path
     realm: Realm
     conf: Path
     state: Path
+    user: str | None = None
 
     def command(self, main: str, *arguments: str) -> list[str]:
         home = Path(os.environ.get("JAVA_HOME") or Path(shutil.which("java") or "java").resolve().parents[1])
@@ -251,10 +292,11 @@ class Hidden:
             for jar in SPARK_JARS.glob("*.jar"):
                 if jar.name.startswith(_SHARED):
                     shutil.copy(jar, shared)
-        seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run": self.folder, "spark-on-nodes": SPARK_JARS}
+        seen = {"jars": jars("hdfs")[0].parent, "spark": shared, "run/conf": self.conf, "spark-on-nodes": SPARK_JARS}
         seen |= {"realm": self.realm.folder, "state": self.state}
-        binds = [f"mkdir /mnt/{name} && mount --bind '{path}' /mnt/{name}" for name, path in seen.items()]
-        hidden = _outermost(CHECKOUT, Path(sys.prefix), Path.home(), Path("/tmp"))  # noqa: S108 - it is hidden
+        binds = [f"mkdir -p /mnt/{name} && mount --bind '{path}' /mnt/{name}" for name, path in seen.items()]
+        places = [Path(place) for place in ("/tmp", "/var/tmp", "/dev/shm", tempfile.gettempdir())]  # noqa: S108 - hidden
+        hidden = _outermost(CHECKOUT, Path(sys.prefix), Path.home(), *places)
         script = [
             "set -e",
             "mount -t tmpfs tmpfs /mnt",
@@ -262,8 +304,8 @@ class Hidden:
             # The nodes of a cluster know their realm from here.
             "touch /etc/krb5.conf && mount --bind /mnt/realm/krb5.conf /etc/krb5.conf",
             *(f"mount -t tmpfs tmpfs '{path}'" for path in hidden),
-            "mkdir -p /mnt/run/containers && cd /mnt/state",
-            'exec "$@"',
+            "cd /mnt/state",
+            f'exec setpriv --reuid {self.user} --regid nogroup --clear-groups "$@"' if self.user else 'exec "$@"',
         ]
         java = [str(home / "bin" / "java"), HEAP, "-Djava.net.preferIPv4Stack=true"]
         java += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS]
@@ -359,8 +401,3 @@ def _run(command: list[str], environment: Mapping[str, str], answer: str | None 
     )
     if done.returncode:
         raise StorageError(f"{command[0]} … failed:\n{(done.stdout + done.stderr)[-4000:]}")
-
-
-def site(path: Path, settings: Mapping[str, str]) -> None:
-    lines = [f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]
-    path.write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")

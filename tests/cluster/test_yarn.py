@@ -7,6 +7,7 @@ keytab and the spool reach them by what Spark's provider offers.
 from __future__ import annotations
 
 import base64
+import getpass
 import json
 import os
 import signal
@@ -24,10 +25,11 @@ from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import JobSpec, Select
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher
+from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore import MetastoreClient
-from tests.storage.conftest import Life
+from tests.storage.conftest import Life, clean
 
-from .servers import NODES_SPARK, TOKEN_SECONDS, Cluster, nodes_python
+from .servers import NODES, NODES_SPARK, TOKEN_SECONDS, Cluster, nodes_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,14 +43,17 @@ _SECONDS = 240
 def launcher(
     secured: Cluster, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., AirflowSparkLauncher]:
-    """Make launchers for a deploy mode: ``launcher("cluster", task)``; drivers there log in with a keytab."""
+    """Make launchers: ``launcher(deploy_mode, task, spool, user, conf, principal)``.
+
+    Drivers on the cluster log in with the keytab of the principal.
+    """
     krb5 = f"-Djava.security.krb5.conf={secured.realm.conf}"
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {krb5}".strip())
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(secured.conf))
     monkeypatch.setenv("YARN_CONF_DIR", str(secured.conf))
     monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
-    keytab = base64.b64encode((secured.realm.folder / "airflow.keytab").read_bytes()).decode()
+    keytabs = {name: secured.realm.folder / f"{name}.keytab" for name in ("airflow", "brief")}
     conf = {
         "spark.executor.memory": "512m",
         "spark.executor.instances": "1",
@@ -58,16 +63,22 @@ def launcher(
         "spark.pyspark.python": nodes_python(),
     }
 
-    def make(deploy_mode: str, task: str | None = None) -> AirflowSparkLauncher:
-        login = {"principal": "airflow", "keytab": keytab} if deploy_mode == "cluster" else {}
+    def make(
+        deploy_mode: str,
+        task: str | None = None,
+        spool: str = f"{home}/spool",
+        user: str | None = None,
+        more: dict[str, str] | None = None,
+        principal: str = "airflow",
+    ) -> AirflowSparkLauncher:
+        keytab = base64.b64encode(keytabs[principal].read_bytes()).decode()
+        login = {"principal": principal, "keytab": keytab} if deploy_mode == "cluster" else {}
         extra = {"deploy-mode": deploy_mode, **login}
         fields = {"conn_type": "spark", "host": "yarn", "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_YARN", json.dumps(fields))
-        mine = conf
-        if deploy_mode == "client":
-            mine = {**conf, "spark.driver.host": "127.0.0.1", "spark.kerberos.renewal.credentials": "ccache"}
-        spool = f"{home}/spool" if deploy_mode == "cluster" else None
-        return AirflowSparkLauncher("spark_yarn", mine, spool=spool, task=task)
+        mine = conf | (more or {}) | ({"spark.driver.host": "127.0.0.1"} if deploy_mode == "client" else {})
+        where = spool if deploy_mode == "cluster" else None
+        return AirflowSparkLauncher("spark_yarn", mine, spool=where, task=task, user=user)
 
     return make
 
@@ -129,11 +140,30 @@ def test_a_table_lives_on_yarn(
 
 
 @pytest.mark.parametrize("deploy_mode", ["cluster", "client"])
-def test_an_application_outlives_its_first_tickets_and_tokens(
-    deploy_mode: str, launcher: Callable[..., AirflowSparkLauncher], client: MetastoreClient, home: str
+def test_a_worker_and_its_application_outlive_their_first_tickets_and_tokens(
+    deploy_mode: str,
+    launcher: Callable[..., AirflowSparkLauncher],
+    client: MetastoreClient,
+    secured: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the keytab (cluster) or the ticket cache (client), Spark fetches new ones for its executors."""
-    with Engine(client, launcher(deploy_mode), f"{home}/tokens-{deploy_mode}") as engine:
+    """No token is valid for longer than TOKEN_SECONDS.
+
+    Cluster: publishing, Worker and Cleaner log in with a keytab by MIT's library (KRB5_CLIENT_KTNAME), the application
+    with that of its connection; no ticket of this user is valid for longer than 20 s. Client: the application fetches
+    new tokens with the ticket cache of the worker.
+    """
+    folder, brief = secured.realm.folder, f"hdfs://{secured.authority}/user/brief"
+    files = AnyFilesystem()
+    if deploy_mode == "cluster":
+        monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{folder / 'brief.keytab'}")
+        monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
+        make = launcher(deploy_mode, spool=f"{brief}/spool", principal="brief")
+    else:
+        brief = brief.replace("/brief", "/airflow")
+        make = launcher(deploy_mode)
+    with Engine(client, make, f"{brief}/tokens-{deploy_mode}") as engine:
         insert = "INSERT INTO w.t SELECT id FROM range(0, 100, 1, 2)"
         engine.run(
             "CREATE DATABASE w; CREATE TABLE w.t (id INT) STORED AS ORC TBLPROPERTIES ('transactional'='true'); "
@@ -141,8 +171,58 @@ def test_an_application_outlives_its_first_tickets_and_tokens(
         )
         over = time.monotonic() + TOKEN_SECONDS + 15
         _until("the first tokens are over", lambda: time.monotonic() > over)
-        engine.run(insert)
+        files.at(brief)._fs.session.cookies.clear()  # type: ignore[attr-defined]  # as after a failover
+        engine.run(f"{insert}; ALTER TABLE w.t COMPACT 'major'")
+        assert [outcome.kind for outcome in engine.run_compactions("w")] == [Kind.COMPACTED]
+        assert [outcome.kind for outcome in clean(client, files)] == [Kind.CLEANED]
         assert engine.query("SELECT count(*), sum(id) FROM w.t").rows == [[200, 9900]]
+
+
+def test_driver_executor_and_worker_are_on_machines_that_share_no_directory(
+    launcher: Callable[..., AirflowSparkLauncher], client: MetastoreClient, home: str, secured: Cluster
+) -> None:
+    """Neither node has room for both; each runs its containers as its own user, in directories of its own."""
+    conf = {"spark.driver.memory": "1700m", "spark.executor.memory": "1100m"}
+    with Engine(client, launcher("cluster", more=conf), f"{home}/apart") as engine:
+        engine.run(
+            "CREATE DATABASE w; CREATE TABLE w.t (id INT) STORED AS ORC TBLPROPERTIES ('transactional'='true'); "
+            "INSERT INTO w.t SELECT id FROM range(0, 100, 1, 2); DELETE FROM w.t WHERE id % 2 = 0"
+        )
+        assert engine.query("SELECT count(*), sum(id) FROM w.t").rows == [[50, 2500]]
+        (application,) = [key for key, each in _applications(secured).items() if each["state"] == "RUNNING"]
+        said = requests.get(f"{secured.manager}/ws/v1/cluster/nodes", timeout=60).json()
+        assert {node["id"].partition(":")[0]: node["state"] for node in said["nodes"]["node"]} == {
+            "localhost": "RUNNING"
+        }
+        assert [node["numContainers"] for node in said["nodes"]["node"]] == [1, 1]
+        users = {process.username() for process in _processes(application)}
+        assert users == (set(NODES.values()) if os.getuid() == 0 else {getpass.getuser()})
+
+
+@pytest.mark.parametrize("deploy_mode", ["cluster", "client"])
+def test_jobs_act_for_another_user_to_whom_what_they_write_belongs(
+    deploy_mode: str, launcher: Callable[..., AirflowSparkLauncher], client: MetastoreClient, secured: Cluster
+) -> None:
+    """The worker is airflow and publishes, commits and cleans; jobs are owner's, and so are their files."""
+    shared = f"hdfs://{secured.authority}/shared"
+    before = set(_applications(secured))
+    make = launcher(deploy_mode, spool=f"{shared}/spool", user="owner")
+    with Engine(client, make, f"{shared}/{deploy_mode}") as engine:
+        engine.run(
+            "CREATE DATABASE w; CREATE TABLE w.t (id INT) STORED AS ORC TBLPROPERTIES ('transactional'='true'); "
+            "INSERT INTO w.t SELECT id FROM range(0, 100, 1, 2); DELETE FROM w.t WHERE id % 2 = 0; "
+            "ALTER TABLE w.t COMPACT 'major'"
+        )
+        assert [outcome.kind for outcome in engine.run_compactions("w")] == [Kind.COMPACTED]
+        assert [outcome.kind for outcome in clean(client, AnyFilesystem())] == [Kind.CLEANED]
+        assert engine.query("SELECT count(*), sum(id) FROM w.t").rows == [[50, 2500]]
+        location = client.catalog.get_table("w.t").location
+    (application,) = [each for key, each in _applications(secured).items() if key not in before]
+    assert application["user"] == "owner"
+    files = AnyFilesystem().at(location)._fs  # type: ignore[attr-defined]
+    (base,) = files.ls(location.partition(secured.authority)[2], detail=True)
+    assert base["name"].rpartition("/")[2].startswith("base_")
+    assert {entry["owner"] for entry in [base, *files.ls(base["name"], detail=True)]} == {"owner"}
 
 
 @pytest.mark.rule("R14")

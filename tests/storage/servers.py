@@ -19,11 +19,12 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
 
 import pyspark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 RECIPE = Path(__file__).with_name("pom.xml")
 OUTPUT = RECIPE.parents[2] / "build" / "storage"
@@ -74,22 +75,93 @@ def s3_server(folder: Path) -> Iterator[str]:
         yield url
 
 
+_OPENS = ("java.base/java.lang=ALL-UNNAMED", "java.base/java.util=ALL-UNNAMED")
+
+
 @contextmanager
-def hdfs_cluster(folder: Path) -> Iterator[tuple[str, str]]:
-    """A running HDFS: authority of its ``hdfs:`` URIs, and address of its WebHDFS."""
-    settings, details = folder / "hdfs.xml", folder / "hdfs.json"
+def kms(folder: Path) -> Iterator[str]:
+    """A running key management server of Hadoop, which refuses nobody anything; its ``kms:`` URI."""
+    port, conf = free_port(), folder / "kms"
+    conf.mkdir()
+    site(
+        conf / "kms-site.xml",
+        {
+            "hadoop.kms.http.host": "127.0.0.1",
+            "hadoop.kms.http.port": str(port),
+            "hadoop.kms.key.provider.uri": f"jceks://file@{conf}/keys.jceks",
+            "hadoop.kms.authentication.type": "simple",
+        },
+    )
+    rights = ("MANAGEMENT", "GENERATE_EEK", "DECRYPT_EEK", "READ")
+    site(conf / "kms-acls.xml", {f"default.key.acl.{right}": "*" for right in rights})
+    site(conf / "core-site.xml", {})
+    (conf / "kms-log4j.properties").write_text(
+        "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+        "log4j.appender.out.layout=org.apache.log4j.SimpleLayout\n"
+    )
+    command = [_java(), "-Xmx256m", *(f"--add-opens={one}" for one in _OPENS)]
+    command += [f"-Dkms.config.dir={conf}", f"-Dkms.log.dir={conf}", f"-Dkms.home.dir={conf}", f"-Dkms.temp.dir={conf}"]
+    command += [f"-Dlog4j.configuration=file:{conf}/kms-log4j.properties"]
+    command += ["-cp", os.pathsep.join(map(str, [conf, *jars("kms")]))]
+    url = f"http://127.0.0.1:{port}/kms/v1/keys/names?user.name=hive"
+    main = "org.apache.hadoop.crypto.key.kms.server.KMSWebServer"
+    with _process([*command, main], folder / "kms.log", lambda: _answers(url)):
+        yield f"kms://http@127.0.0.1:{port}/kms"
+
+
+def make_key(uri: str, name: str) -> None:
+    """Make a key in a key management server."""
+    url = f"{uri.replace('kms://http@', 'http://')}/v1/keys?user.name=hive"
+    body = json.dumps({"name": name, "cipher": "AES/CTR/NoPadding", "length": 128}).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60):
+        """It is made."""
+
+
+def make_encryption_zone(authority: str, path: str, key: str) -> None:
+    """Make an empty directory of an HDFS an encryption zone; only its superuser may."""
+    command = [_java(), "-cp", os.pathsep.join(map(str, [*jars("hdfs"), *_hadoop_of_spark()]))]
+    command += ["org.apache.hadoop.hdfs.tools.CryptoAdmin", "-fs", f"hdfs://{authority}"]
+    environment = {name: value for name, value in os.environ.items() if name != "HADOOP_USER_NAME"}
+    command += ["-createZone", "-keyName", key, "-path", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=START_SECONDS)
+    if done.returncode:
+        raise StorageError(f"{path} does not become an encryption zone:\n{(done.stdout + done.stderr)[-4000:]}")
+
+
+def site(path: Path, settings: Mapping[str, str]) -> None:
+    """Write a configuration file of Hadoop's."""
+    lines = [f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]
+    path.write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")
+
+
+def _java() -> str:
+    return str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
+
+
+def _hadoop_of_spark() -> list[Path]:
     shared = ("hadoop-client-", "slf4j-", "log4j-", "jcl-over-", "commons-cli")
-    spark = [path for path in sorted(SPARK_JARS.glob("*.jar")) if path.name.startswith(shared)]
+    return [path for path in sorted(SPARK_JARS.glob("*.jar")) if path.name.startswith(shared)]
+
+
+@contextmanager
+def hdfs_cluster(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
+    """A running HDFS: authority of its ``hdfs:`` URIs, and address of its WebHDFS.
+
+    :param more: settings of its servers.
+    """
+    settings, details = folder / "hdfs.xml", folder / "hdfs.json"
     command = [
-        str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java",
+        _java(),
         "-Xmx400m",
         "-Djava.net.preferIPv4Stack=true",
         f"-Dtest.build.data={folder / 'hdfs'}",
         "-cp",
-        os.pathsep.join(map(str, [*jars("hdfs"), *spark])),
+        os.pathsep.join(map(str, [*jars("hdfs"), *_hadoop_of_spark()])),
         "org.apache.hadoop.test.MiniDFSClusterManager",
         *("-format", "-datanodes", "1", "-nnport", "0"),
         *("-D", "dfs.replication=1", "-D", "dfs.permissions.enabled=false"),
+        *(part for key, value in (more or {}).items() for part in ("-D", f"{key}={value}")),
         *("-writeConfig", str(settings), "-writeDetails", str(details)),
     ]
     with _process(command, folder / "hdfs.log", lambda: _complete(details) and settings.exists()):
