@@ -139,6 +139,12 @@ def _connection_type() -> dict[str, Any]:
                 "Must be reachable from both; only needed when the driver runs on another machine.",
                 "schema": {"type": ["string", "null"]},
             },
+            "proxy_user": {
+                "label": "Proxy user",
+                "description": "User whom Spark applications act for (spark-submit --proxy-user), to whom the files "
+                "they write belong. Hadoop must allow it. Empty: the user who submits.",
+                "schema": {"type": ["string", "null"]},
+            },
         },
     }
 

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.format.services import service_name
 from airflow_hive_acid.hooks.configuration import DEFAULT_SPARK_CONN_ID
+from airflow_hive_acid.maintenance.worker.jobs import ACCOUNT
 from airflow_hive_acid.metastore.database import parse_url
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _DIALECTS = ("sqlite", "postgresql", "mysql")
-_FIELDS = ("dialect", "metastore_url", "warehouse", "spark_conn_id", "spark_service", "default_database", "spool")
+_FIELDS = (
+    "dialect", "metastore_url", "warehouse", "spark_conn_id", "spark_service", "default_database", "spool",
+    "proxy_user",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class HiveAcidConnection:
     :param spool: URI of the directory through which specs and results travel, or None for a local one.
     :param spark_conf: configuration of the Spark applications.
     :param settings: Hive settings given on the connection.
+    :param proxy_user: whom Spark applications act for (``spark-submit --proxy-user``); None: whoever submits.
     """
 
     conn_id: str
@@ -53,6 +58,7 @@ class HiveAcidConnection:
     settings: Mapping[str, str] = field(default_factory=dict)
     default_database: str = "default"
     spark_service: str | None = None
+    proxy_user: str | None = None
 
 
 def read_connection(connection: Connection) -> HiveAcidConnection:
@@ -77,6 +83,7 @@ def read_connection(connection: Connection) -> HiveAcidConnection:
         settings=settings,
         default_database=_database(name, extra.get("default_database", "default")),
         spark_service=_service(name, extra.get("spark_service")),
+        proxy_user=_proxy_user(name, extra.get("proxy_user")),
     )
 
 
@@ -109,6 +116,14 @@ def _service(name: str, value: object) -> str | None:
         except InvalidArgumentsError as error:
             raise InvalidArgumentsError(f"{name}: spark_service: {error}") from None
     return text
+
+
+def _proxy_user(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not ACCOUNT.fullmatch(str(value)):
+        raise InvalidArgumentsError(f"{name}: proxy_user is {str(value)[:80]!r}; give the name of one account")
+    return str(value)
 
 
 def _extra(name: str, connection: Connection) -> dict[str, Any]:

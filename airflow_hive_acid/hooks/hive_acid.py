@@ -152,6 +152,7 @@ class HiveAcidHook(BaseHook):
             spark_conn_id=spark_conn_id,
             conf={**self.connection.spark_conf, **self.spark_conf},
             spool=self.connection.spool,
+            user=self.connection.proxy_user,
             share=conf.getboolean(SECTION, "share_spark", fallback=False),
             accelerator=self.settings.string("hive.acid.spark.accelerator"),
             passed_on=names_of(self.settings.string("hive.acid.job.environment")),

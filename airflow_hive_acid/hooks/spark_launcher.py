@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,7 @@ class AirflowSparkLauncher:
     :param spark_conn_id: the Spark connection; must exist.
     :param conf: Spark settings; handed over in a file, so they may hold secrets.
     :param spool: URI below which session directories are made; a private directory on this machine by default.
+    :param user: whom applications act for that name nobody (``spark-submit --proxy-user``).
     :param name: name of the applications.
     :param start_seconds: how long an application may wait for its place and start.
     :param idle_seconds: after how long without a sign of us the driver leaves by itself.
@@ -88,6 +89,7 @@ class AirflowSparkLauncher:
     accelerator: str = "auto"
     passed_on: tuple[str, ...] = ()
     task: str | None = None
+    user: str | None = None
 
     def start(self, application: Application = _ANY) -> JobSession:
         """Start an application in the background.
@@ -99,6 +101,7 @@ class AirflowSparkLauncher:
             Kubernetes without Airflow's provider for it.
         """
         target = spark_target(self.spark_conn_id)
+        application = self._for_user(application)
         if not self.share:
             return self._start(target, application)
         own = (("accelerator", self.accelerator), ("environment", self.passed_on))
@@ -122,7 +125,7 @@ class AirflowSparkLauncher:
         :param conf: Spark settings that it needs, over those of the user.
         :raises ConfigurationError: as :meth:`start`.
         """
-        return self._start_job(job, arguments, conf, spark_target(self.spark_conn_id), application)
+        return self._start_job(job, arguments, conf, spark_target(self.spark_conn_id), self._for_user(application))
 
     def _start_job(
         self,
@@ -149,7 +152,10 @@ class AirflowSparkLauncher:
         :return: the running program, and the spool.
         """
         target = spark_target(self.spark_conn_id)
-        return self._submit(target, application, lambda spool: (script, list(arguments), conf(spool)))
+        return self._submit(target, self._for_user(application), lambda spool: (script, list(arguments), conf(spool)))
+
+    def _for_user(self, application: Application) -> Application:
+        return replace(application, user=self.user) if application.user is None else application
 
     def _submit(
         self,
@@ -228,7 +234,7 @@ class AirflowSparkLauncher:
         return _submit_hook()(
             conn_id=self.spark_conn_id,
             deploy_mode=target.deploy_mode,
-            name=self.name if application == _ANY else application.name,
+            name=self.name if application.name == _ANY.name else application.name,
             proxy_user=application.user,
             # As an argument, because the connection may name a queue, and arguments win over the file.
             yarn_queue=application.conf.get(QUEUE),

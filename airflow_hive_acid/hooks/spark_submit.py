@@ -101,8 +101,8 @@ class TappedSparkSubmitHook(SparkSubmitHook):
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConfigurationError(
-                f"kinit for {principal} of Spark connection {self._conn_id!r}: {error}; compactions that act for the "
-                "owner of a table need it (Debian: krb5-user)"
+                f"kinit for {principal} of Spark connection {self._conn_id!r}: {error}; an application that acts for "
+                "another user needs it (Debian: krb5-user)"
             ) from None
         if done.returncode:
             raise ConfigurationError(

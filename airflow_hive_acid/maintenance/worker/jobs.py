@@ -53,7 +53,8 @@ _BY_LOWER = {name.lower(): name for name in _SPARK}
 _SIZE = re.compile(r"^[1-9]\d{0,11}[kmgt]?$", re.IGNORECASE)
 _VALUE = re.compile(r"^(true|false|[1-9]\d{0,8})$", re.IGNORECASE)
 _QUEUE_NAME = re.compile(r"^[\w.-]{1,128}$")
-_USER = re.compile(r"^[A-Za-z_][\w.$-]{0,127}(@[\w.-]{1,128})?$")
+ACCOUNT = re.compile(r"^[A-Za-z_][\w.$-]{0,127}(@[\w.-]{1,128})?$")
+"""How the name of a user looks whom an application acts for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ def _queue(properties: Mapping[str, str]) -> str:
 
 def _user(name: str | None) -> str:
     form = "the name of an account: give the table an owner, or set hive.compactor.run.as.user"
-    return _checked(name or "", _USER, "the user a compaction runs as", form)
+    return _checked(name or "", ACCOUNT, "the user a compaction runs as", form)
 
 
 def _checked(text: str, form: re.Pattern[str], what: str, expected: str) -> str:

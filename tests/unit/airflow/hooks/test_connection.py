@@ -78,6 +78,11 @@ def test_a_spark_service_is_named_or_given_by_its_uri(given, read):
     assert connect({"spark_service": given}, host="/m.db").spark_service == read
 
 
+@pytest.mark.parametrize(("given", "read"), [(None, None), ("", None), ("owner", "owner"), ("a-b@REALM", "a-b@REALM")])
+def test_a_user_is_named_whom_jobs_act_for(given, read):
+    assert connect({"proxy_user": given}, host="/m.db").proxy_user == read
+
+
 @pytest.mark.parametrize(
     ("extra", "fields", "words"),
     [
@@ -93,6 +98,7 @@ def test_a_spark_service_is_named_or_given_by_its_uri(given, read):
         ([1], {"host": "/m.db"}, ["its extra must be a JSON object"]),
         ("text", {"host": "/m.db"}, ["its extra must be a JSON object"]),
         ({"warehouse": "warehouse"}, {"host": "/m.db"}, ["warehouse", "URI or an absolute path"]),
+        ({"proxy_user": "ann --conf x=y"}, {"host": "/m.db"}, ["proxy_user", "'ann --conf x=y'", "one account"]),
         ({"spark_service": "../x"}, {"host": "/m.db"}, ["spark_service", "'../x'", "letters, digits"]),
     ],
 )

@@ -11,6 +11,7 @@ from airflow_hive_acid.engine.applications.service import WithService
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher
+from airflow_hive_acid.maintenance.worker.jobs import Application
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnState
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 
@@ -161,3 +162,12 @@ def test_who_says_which_spark_service_is_used(sqlite_connection, spark_connectio
     else:
         assert isinstance(launcher, WithService)
         assert launcher.uri == f"file:///spool/services/{used}"
+
+
+def test_jobs_act_for_the_connections_user_unless_they_name_one(sqlite_connection, spark_connection):
+    sqlite_connection(proxy_user="owner")
+    launcher = HiveAcidHook().get_launcher()
+    assert launcher._for_user(Application()).user == "owner"
+    assert launcher._for_user(Application(user="ann")).user == "ann"
+    sqlite_connection()
+    assert HiveAcidHook().get_launcher()._for_user(Application()).user is None
