@@ -190,8 +190,8 @@ class CarefulWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec has no types
     def mkdir(self, path: str, **kwargs: Any) -> None:
         """Create a directory and its parents.
 
-        As Hadoop's own client does it: below a default ACL the rights are those of the ACL. WebHDFS alone would take its
-        own 755 for the mask of the ACL, and nobody but the owner could write (HDFS-6962).
+        As Hadoop's own client does it: below a default ACL the rights are those of the ACL. WebHDFS alone would take
+        its own 755 for the mask of the ACL, and nobody but the owner could write (HDFS-6962).
         """
         if not self._call("MKDIRS", method="put", path=path, unmaskedpermission="777").json()["boolean"]:
             raise OSError(f"{path} could not be created")

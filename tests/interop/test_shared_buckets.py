@@ -13,6 +13,7 @@ from .test_our_tables_in_hive import ACID, read_by_both
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
