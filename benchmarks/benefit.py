@@ -11,7 +11,6 @@ without the start of an application here: a Worker starts one for all requests t
 from __future__ import annotations
 
 import shutil
-import statistics
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,11 +106,11 @@ def size(table: BenchTable, kind: str = "*") -> int:
 def constants(
     found: Mapping[str, Samples], rows: int, deltas: int, compacted: int, deleted: Mapping[int, BenchTable]
 ) -> str:
-    """The arguments of CostModel, from the medians.
+    """The arguments of CostModel, from the cheapest rounds.
 
     :param compacted: bytes of the table that was compacted.
     """
-    cpu = {name: statistics.median(samples.cpu) for name, samples in found.items()}
+    cpu = {name: min(samples.cpu) for name, samples in found.items()}
     few, many = (deleted[percent] for percent in (FEW, MANY))
     more = rows * (MANY - FEW) / 100
     event_bytes = (size(many, "delete_delta_*") - size(few, "delete_delta_*")) / more

