@@ -56,6 +56,7 @@ def main() -> None:
             "read": lambda: scan(spark, table),
             "read, deltas": lambda: scan(spark, wide),
             **{f"read, {p} % deleted": (lambda t=t: scan(spark, t)) for p, t in deleted.items()},  # type: ignore[misc]
+            "read, small": lambda: scan(spark, small),
             "minor, small": lambda: compact(small, "minor"),
             "minor": lambda: compact(halves, "minor"),
             "major": lambda: compact(halves, "major"),
@@ -116,9 +117,16 @@ def constants(
     event_bytes = (size(many, "delete_delta_*") - size(few, "delete_delta_*")) / more
     number = len(files(few, "delete_delta_*"))
     file_bytes = (size(few, "delete_delta_*") - event_bytes * rows * FEW / 100) / number
-    event = (cpu[f"read, {MANY} % deleted"] - cpu[f"read, {FEW} % deleted"]) / more
     open_file = (cpu["read, deltas"] - cpu["read"]) / deltas
-    filtered = cpu[f"read, {FEW} % deleted"] - cpu["read"] - number * open_file - event * rows * FEW / 100
+    start = cpu["read, small"] - (deltas - 1) * open_file
+
+    def paid(percent: int) -> float:
+        """What a read pays for deletes, beside reading the rows that are left."""
+        left = start + (cpu["read"] - start) * (1 - percent / 100)
+        return cpu[f"read, {percent} % deleted"] - left
+
+    event = (paid(MANY) - paid(FEW)) / more
+    filtered = paid(FEW) - number * open_file - event * rows * FEW / 100
     read_bytes = size(few) - size(few, "delete_delta_*")
     values = {
         "open_file": open_file,
