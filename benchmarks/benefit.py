@@ -126,12 +126,9 @@ def constants(
         return cpu[f"read, {percent} % deleted"] - left
 
     event = (paid(MANY) - paid(FEW)) / more
-    filtered = paid(FEW) - number * open_file - event * rows * FEW / 100
-    read_bytes = size(few) - size(few, "delete_delta_*")
     values = {
         "open_file": open_file,
         "delete_event": event,
-        "filtered_byte": filtered / read_bytes,
         "event_bytes": event_bytes,
         "file_bytes": file_bytes,
         "minor_byte": (cpu["minor"] - cpu["minor, small"]) / compacted,

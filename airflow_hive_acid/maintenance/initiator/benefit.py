@@ -2,8 +2,9 @@
 
 What a read pays for deltas and deletes and what a compaction pays for bytes are CPU seconds of a Spark job, by the
 constants of :class:`CostModel`. As many reads are expected until the next compaction as there were since the last one:
-where reads and deltas come evenly, the sum of what both pay is then within 6 % of the least. Deletes stay through minor compactions, so what they cost is counted since
-the base was written. Hive's thresholds, some times as high, stay as the last bound.
+where reads and deltas come evenly, the sum of what both pay is then within 6 % of the least. Deletes stay through minor
+compactions, so what they cost is counted since the base was written. Hive's thresholds, some times as high, stay as the
+last bound.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class CostModel:
     The defaults were measured with ``benchmarks/benefit.py``, which prints them for another machine, too.
 
     :param open_file: of a read, for each file of a delta or delete delta beside those of the base.
-    :param delete_event: of a read, for each delete event that it compares rows with.
-    :param filtered_byte: of a read, for each byte whose rows it compares with delete events.
+    :param delete_event: of a read, for each delete event: reading it, comparing rows with it, and reading the row that
+        is gone.
     :param event_bytes: bytes of a delete event in a file; their number is not in a listing.
     :param file_bytes: bytes of a file of a delta without its rows.
     :param minor_byte: of a minor compaction, for each byte of rows in deltas.
@@ -40,13 +41,12 @@ class CostModel:
         count for neither: more deletes must never speak against a compaction.
     """
 
-    open_file: float = 0.03
-    delete_event: float = 4e-7
-    filtered_byte: float = 4e-9
-    event_bytes: float = 3.0
-    file_bytes: float = 800.0
-    minor_byte: float = 1.5e-7
-    major_byte: float = 1.2e-7
+    open_file: float = 0.009
+    delete_event: float = 1e-6
+    event_bytes: float = 0.53
+    file_bytes: float = 2800.0
+    minor_byte: float = 5e-8
+    major_byte: float = 5e-8
 
 
 MEASURED = CostModel()
@@ -151,8 +151,7 @@ class Overhead:
         if sizes.delete_deltas:
             files_of_deletes = each * sizes.delete_deltas
             events = max(sizes.delete_bytes - files_of_deletes * model.file_bytes, 0) / model.event_bytes
-            filtered = sizes.base_bytes + sizes.delta_bytes - sizes.delete_bytes
-            deletes = events * model.delete_event + filtered * model.filtered_byte
+            deletes = events * model.delete_event
         return cls(max(files - kinds * each, 0) * model.open_file, max(files - into_base, 0) * model.open_file, deletes)
 
 
