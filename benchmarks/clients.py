@@ -63,12 +63,25 @@ class Run:
 
 def floor(url: str) -> Callable[[], tuple[float, ...]]:
     """One INSERT and its COMMIT, through the driver alone."""
-    parsed = sa.make_url(url).set(drivername="postgresql")
-    connection = psycopg.connect(parsed.render_as_string(hide_password=False), autocommit=True)
+    parsed = sa.make_url(url)
+    values = ("abcdefghijklmnop", 1)
+    if parsed.get_backend_name() == "mysql":
+        engine = sa.create_engine(parsed.set(drivername="mysql+pymysql"), isolation_level="AUTOCOMMIT")
+        driver: Any = engine.raw_connection().driver_connection
+        cursor = driver.cursor()
+
+        def insert() -> tuple[float, ...]:
+            cursor.execute("INSERT INTO `HIVE_ACID_FLOOR` (`A`, `B`) VALUES (%s, %s)", values)
+            return ()
+
+        return insert
+    connection = psycopg.connect(
+        parsed.set(drivername="postgresql").render_as_string(hide_password=False), autocommit=True
+    )
     statement = 'INSERT INTO "HIVE_ACID_FLOOR" ("A", "B") VALUES (%s, %s)'
 
     def once() -> tuple[float, ...]:
-        connection.execute(statement, ("abcdefghijklmnop", 1), prepare=True)
+        connection.execute(statement, values, prepare=True)
         return ()
 
     return once

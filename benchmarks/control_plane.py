@@ -1,7 +1,9 @@
-"""The control plane on a PostgreSQL of its own: write transactions per second beside Hive's TxnHandler and the floor.
+"""The control plane on a database server of its own: write transactions per second beside Hive and the floor.
+
 
     python benchmarks/control_plane.py [--seconds 4] [--rounds 3] [--no-fsync] [--no-hive] [--part verbs|load|lookups]
     python benchmarks/control_plane.py --part load --seconds 3 --rounds 2     # the table of load, 1 and 8 clients
+    python benchmarks/control_plane.py --part verbs --server mariadb          # or mysql: without Hive, without fsync
 
 Every round runs every case once, so that ratios come from the same minutes of the same machine and the same server: one
 ``INSERT`` with its ``COMMIT`` through the plain driver (the floor), Hive's four verbs (openTxn, lock,
@@ -16,7 +18,7 @@ import argparse
 import os
 import statistics
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.setup import schema
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests import mysql_servers
 from tests.interop.oracle import oracle
 
 if TYPE_CHECKING:
@@ -82,16 +85,56 @@ class Bench:
         return cpu_seconds(self.server)
 
 
+class MysqlBench(Bench):
+    """A MariaDB or MySQL server, which keeps its data in memory where it can, and waits for no disk.
+
+    :param kind: ``mariadb`` or ``mysql``.
+    """
+
+    def __init__(self, stack: ExitStack, kind: str) -> None:
+        self._url = stack.enter_context(mysql_servers.server(kind))
+        self._pid = next(pid for pid in children(os.getpid()) if _program(pid) in ("mariadbd", "mysqld"))
+
+    def ours(self, name: str, *, locks: int = 0, history: int = 0) -> str:
+        """See :class:`Bench`; an empty one."""
+        if locks or history:
+            raise SystemExit("--part load needs PostgreSQL")
+        url = mysql_servers.new_database(self._url)
+        with MetastoreClient(url, SETTINGS) as client:
+            client.create_schema()
+            with client.database.transaction() as connection:
+                RAW.create(connection)
+        return url
+
+    def describe(self) -> str:
+        """The settings that matter."""
+        engine = sa.create_engine(sa.make_url(self._url).set(drivername="mysql+pymysql"), poolclass=sa.pool.NullPool)
+        with engine.connect() as connection:
+            return f"{connection.execute(sa.select(sa.func.version())).scalar()}, no fsync; {os.cpu_count()} cores"
+
+    def _server_cpu(self) -> float:
+        return sum(_times(self._pid)[:2]) / _TICKS
+
+
 _SHOWN = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
 
 
 def cpu_seconds(server: oracle.Postgres) -> float:
     """Of the server's processes, those that have ended included."""
     pid = int((server.home / "postmaster.pid").read_text().split()[0])
-    ticks = sum(_times(pid)[:4])
-    with open(f"/proc/{pid}/task/{pid}/children") as children:
-        ticks += sum(sum(_times(int(child))[:2]) for child in children.read().split())
-    return ticks / _TICKS
+    return (sum(_times(pid)[:4]) + sum(sum(_times(child)[:2]) for child in children(pid))) / _TICKS
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    with open(f"/proc/{pid}/task/{pid}/children") as found:
+        return [int(child) for child in found.read().split()]
+
+
+def _program(pid: int) -> str:
+    with suppress(OSError), open(f"/proc/{pid}/comm") as name:
+        return name.read().strip()
+    return ""
 
 
 def _times(pid: int) -> list[int]:
@@ -220,7 +263,7 @@ def measure_load(bench: Bench, options: argparse.Namespace, *, with_hive: bool) 
             cases[f"{label}Hive insert"] = lambda n, hive=hive: hive.run("insert", n, options.seconds)  # type: ignore[misc]
             if label:
                 base[f"{label}Hive insert"] = "Hive insert"
-    report("under load", run_rounds(bench, cases, options.rounds, [n for n in options.clients if n != 2]), base)
+    report("under load", run_rounds(bench, cases, options.rounds, [n for n in options.clients if n in (1, 8)]), base)
 
 
 def main() -> None:
@@ -228,19 +271,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each case in each round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 8])
+    parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 8, 64])
     parser.add_argument("--history", type=int, default=1_000_000, help="rows of history")
     parser.add_argument("--no-fsync", action="store_true", help="a server without fsync: the CPU counts, not the disk")
     parser.add_argument("--no-hive", action="store_true", help="without Hive, whose JVM takes a minute to warm up")
+    parser.add_argument("--server", choices=("postgresql", *mysql_servers.KINDS), default="postgresql")
     parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     options = parser.parse_args()
-    parts = options.part or PARTS
-    with_hive = oracle.is_built() and not options.no_hive
-    if not oracle.is_built():
+    on_postgresql = options.server == "postgresql"
+    parts = options.part or (PARTS if on_postgresql else PARTS[:1])
+    with_hive = oracle.is_built() and not options.no_hive and on_postgresql
+    if not oracle.is_built() and on_postgresql:
         print("Without Hive: build it with python tests/interop/oracle/oracle.py (needs Maven and a JDK 17).")
     with ExitStack() as stack:
-        bench = Bench(stack, durable=not options.no_fsync)
-        print(f"PostgreSQL: {bench.describe()}")
+        durable = not options.no_fsync
+        bench = Bench(stack, durable=durable) if on_postgresql else MysqlBench(stack, options.server)
+        load = os.getloadavg()[0]
+        print(f"{options.server}: {bench.describe()}; load {load:.1f}")
         if "verbs" in parts:
             measure_verbs(bench, options, with_hive=with_hive)
         if "load" in parts:

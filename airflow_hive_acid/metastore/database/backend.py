@@ -191,11 +191,12 @@ class Backend:
 
 
 def server_engine(
-    backend: Backend, url: sa.URL, pool_size: int, arguments: Mapping[str, Any], *, patient: bool
+    backend: Backend, url: sa.URL, pool_size: int, arguments: Mapping[str, Any], *, patient: bool, reset: bool = True
 ) -> Engine:
     """SQLAlchemy's engine for a database with a server.
 
     :param arguments: of the driver's ``connect``; what the URL itself says goes before.
+    :param reset: whether the pool rolls back what comes back to it; else the backend sees to that.
     """
     seconds = _CONNECT_SECONDS if patient else _HURRIED_CONNECT_SECONDS
     given = {k: v for k, v in {"connect_timeout": seconds, **arguments}.items() if k not in url.query}
@@ -206,6 +207,7 @@ def server_engine(
         max_overflow=20,
         connect_args=given,
         pool_pre_ping=not patient,
+        pool_reset_on_return="rollback" if reset else None,
         execution_options={"compiled_cache": CompiledStatements(), OPTION: backend},
     )
 

@@ -1,8 +1,9 @@
 """How a transaction begins: open, lock, wait, pin, look, allocate.
 
-The order is the protocol. R10: what is needed is registered before the snapshot that counts is taken. R11: one
-snapshot for all tables. R2: a change that would doom the txn at its commit is found now, and the txn is opened anew
-before any work is done. R1: write ids come after the grant, and are stamped into the components with it.
+The order is the protocol; where all of it is one round trip, :mod:`~airflow_hive_acid.metastore.protocol.at_once` keeps
+it. R10: what is needed is registered before the snapshot is taken, which must need no more than that. R11: one snapshot
+for all tables. R2: a change that would doom the txn at its commit is found now, and the txn is opened anew before any
+work is done. R1: write ids come after the grant, and are stamped into the components with it.
 """
 
 from __future__ import annotations

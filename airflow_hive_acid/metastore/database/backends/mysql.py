@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _HURRY = "SET SESSION innodb_lock_wait_timeout = 20"
 """Somebody who is not patient waits no longer than 20 s."""
+_IN_TRANSACTION = 1
+"""The protocol's flag of a connection in a transaction; each answer of the server has it."""
 _CREATE_SECONDS = 60
 _CREATION = sa.func.md5(sa.func.concat("hive_acid_schema_", sa.func.database()))
 _ENTER_CREATION = sa.select(sa.func.get_lock(_CREATION, _CREATE_SECONDS))
@@ -47,9 +49,11 @@ class MysqlBackend(Backend):
 
     def make_engine(self, url: sa.URL, pool_size: int, *, patient: bool) -> Engine:
         """See :class:`Backend`."""
-        engine = server_engine(self, url, pool_size, {"conv": _literals()}, patient=patient)
+        arguments = {"conv": _literals()}
+        engine = server_engine(self, url, pool_size, arguments, patient=patient, reset=False)
         # First: SQLAlchemy asks the first connection for its sql_mode, and quotes names by that.
         event.listen(engine, "connect", _prepare, insert=True)
+        event.listen(engine, "reset", _roll_back_if_open)
         if not patient:
             event.listen(engine, "connect", _hurry)
         return engine
@@ -115,6 +119,12 @@ def _prepare(connection: Any, record: Any) -> None:
     connection.query("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'")
     # UNIX_TIMESTAMP of a local time goes back by an hour when summer time ends.
     connection.query("SET SESSION time_zone = '+00:00'")
+
+
+def _roll_back_if_open(connection: Any, record: Any, state: Any) -> None:
+    """Of a connection that comes back to the pool: most have just committed, and a round trip would say so again."""
+    if connection.server_status & _IN_TRANSACTION:
+        connection.rollback()
 
 
 def _hurry(connection: Any, record: Any) -> None:
