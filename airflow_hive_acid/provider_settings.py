@@ -140,6 +140,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.acid.sync.files", "boolean", "Ours: files on a local disk, and their directories, are synced before the commit that makes them visible. Off: a loss of power may take committed rows.", "true"),
     ("hive.acid.read.verify", "string", "Ours: what reads and compactions compare with what is there, and refuse if it differs. files: the files of our commits of the last minutes. rows: also the numbers of rows that commits have counted, with the ends of all files; a stale number of a writer that does not count then fails reads. off: nothing. One of files, rows, off.", "files"),
     ("hive.acid.spark.accelerator", "string", "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", "auto"),
+    ("hive.acid.spark.range.bytes", "integer", "Ours: a bucket with more bytes of files than this is shared by several tasks, as long as cores would have nothing to do otherwise. 0: one task for each bucket.", "16777216"),
     ("hive.acid.spark.service", "string", "Ours: name or URI of a Spark service that runs statements (hive-acid spark serve); empty: each task starts a Spark of its own.", ""),
     ("hive.acid.job.environment", "string", "Ours: variables of the environment that Spark jobs get beside those of docs/explanation/security.md, comma separated; AWS_* means all that begin so.", ""),
     ("hive.metastore.event.db.listener.on", "boolean", "Write the events that Hive's DbNotificationListener would write.", "true"),

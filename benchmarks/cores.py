@@ -1,6 +1,6 @@
 """How well statements about a table of one bucket use all cores: with the bucket divided into ranges, and without.
 
-    python benchmarks/cores.py [--rows 3000000] [--rounds 2] [--cores 2] [--only major,update]
+    python benchmarks/cores.py [--rows 3000000] [--rounds 2] [--cores 2] [--least 1000000] [--only major,update]
 
 A table of one bucket with a tenth of its rows deleted. Beside CPU and wall seconds stands what the machine's load does
 not change: the CPU seconds of the busiest core, when the tasks of each stage are given to cores in their order. The
@@ -23,7 +23,7 @@ from measure import interleaved, parser_of
 from tables import BenchTable, generated, session
 
 from airflow_hive_acid.format.jobs import Assignment, Compact, Delete, Insert, Source, Update
-from airflow_hive_acid.spark.conf import RANGE_BYTES_KEY
+from airflow_hive_acid.spark.conf import RANGE_BYTES, RANGE_BYTES_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ class Work(NamedTuple):
 
 def main() -> None:
     """Build the table, measure, print a table in Markdown."""
-    parser = parser_of(__doc__, rows=3_000_000)
+    parser = parser_of(__doc__, rows=3_000_000, least=RANGE_BYTES)
     parser.add_argument("--only", default="", help="statements to measure, by the start of their names")
     arguments = parser.parse_args()
     spark = session(arguments.cores)
@@ -60,7 +60,7 @@ def main() -> None:
         for name, step in statements(table).items():
             if not name.startswith(wanted):
                 continue
-            for label, conf in ranged(spark):
+            for label, conf in ranged(spark, arguments.least):
                 run = job(table, step, plain, conf)
                 variants[name + label] = watched(spark, run, arguments.cores, works.setdefault(name + label, []))
         found = interleaved(spark, variants, arguments.rounds, arguments.warm_up)
@@ -79,10 +79,17 @@ def main() -> None:
         shutil.rmtree(directory)
 
 
-def ranged(spark: SparkSession) -> list[tuple[str, dict[str, str]]]:
-    """With ranges and without, where the jar is."""
+def ranged(spark: SparkSession, least: int) -> list[tuple[str, dict[str, str]]]:
+    """With ranges and without, where the jar is.
+
+    :param least: bytes of a range; fewer than usual make small tables do.
+    """
     with_jar = len(paths(spark)) > 1
-    return [("", {}), (", one task for a bucket", {RANGE_BYTES_KEY: "0"})] if with_jar else [("", {})]
+    return (
+        [("", {RANGE_BYTES_KEY: str(least)}), (", one task for a bucket", {RANGE_BYTES_KEY: "0"})]
+        if with_jar
+        else [("", {})]
+    )
 
 
 def one_bucket(spark: SparkSession, root: Path, plain: Path) -> BenchTable:

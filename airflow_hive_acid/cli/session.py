@@ -140,11 +140,12 @@ class CliSession:
         """What starts Spark applications."""
         from airflow_hive_acid.engine import SparkSubmitLauncher
         from airflow_hive_acid.engine.applications.job_environment import names_of
+        from airflow_hive_acid.engine.applications.spark_conf import shares_of_buckets
 
         settings = self.settings()
         return SparkSubmitLauncher(
             self.spark_master,
-            conf=self.spark_conf,
+            conf={**shares_of_buckets(settings), **self.spark_conf},
             accelerator=settings.string("hive.acid.spark.accelerator"),
             passed_on=names_of(settings.string("hive.acid.job.environment")),
         )

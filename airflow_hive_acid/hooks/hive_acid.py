@@ -16,6 +16,7 @@ from airflow.sdk import BaseHook
 
 from airflow_hive_acid.airflow_versions import AirflowException, conf, mask_secret
 from airflow_hive_acid.engine.applications.job_environment import names_of
+from airflow_hive_acid.engine.applications.spark_conf import shares_of_buckets
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks import stats
@@ -150,7 +151,7 @@ class HiveAcidHook(BaseHook):
         spark_target(spark_conn_id)
         return AirflowSparkLauncher(
             spark_conn_id=spark_conn_id,
-            conf={**self.connection.spark_conf, **self.spark_conf},
+            conf={**shares_of_buckets(self.settings), **self.connection.spark_conf, **self.spark_conf},
             spool=self.connection.spool,
             user=self.connection.proxy_user,
             share=conf.getboolean(SECTION, "share_spark", fallback=False),

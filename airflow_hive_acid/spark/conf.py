@@ -28,7 +28,7 @@ RANGE_BYTES_KEY = "spark.hive.acid.range.bytes"
 
 0 leaves every bucket to one task. The default is about half a second of compaction on one core.
 """
-RANGE_BYTES = "16m"
+RANGE_BYTES = 16 << 20
 
 EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 

@@ -15,7 +15,7 @@ from airflow_hive_acid import resources
 from airflow_hive_acid.engine.applications.class_archive import archive_options
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.maintenance.worker.jobs import DRIVER_MEMORY, EXECUTOR_MEMORY
-from airflow_hive_acid.spark.conf import ACCELERATOR_KEY, JAVA_OPTIONS, SMALL_JVM
+from airflow_hive_acid.spark.conf import ACCELERATOR_KEY, JAVA_OPTIONS, RANGE_BYTES, RANGE_BYTES_KEY, SMALL_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.applications.spark_version import InstalledSpark
     from airflow_hive_acid.maintenance.worker.jobs import Application
+    from airflow_hive_acid.settings import Settings
 
 ALWAYS = {
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
@@ -101,6 +102,12 @@ def renewal_settings(deploy_mode: str, conf: Mapping[str, str], principal: str |
     if deploy_mode != "client" or principal or conf.get(_PRINCIPAL, "").strip() or _RENEWAL in conf:
         return {}
     return {_RENEWAL: "ccache"}
+
+
+def shares_of_buckets(settings: Settings) -> dict[str, str]:
+    """What ``hive.acid.spark.range.bytes`` adds to an application's settings; the default is in the data plane."""
+    least = settings.integer("hive.acid.spark.range.bytes")
+    return {} if least == RANGE_BYTES else {RANGE_BYTES_KEY: str(least)}
 
 
 def with_application(master: str, conf: Mapping[str, str], application: Application) -> dict[str, str]:

@@ -152,14 +152,15 @@ class _Merge:
         sink = sink_for(self._spark, self._table.columns, self._table.snapshot.properties)
         matches = self._decided(joined)
         if self._of_target and sink is not None and not self._moves and self._table.files.buckets():
-            changes, matched = self._write_matches(sink, matches)
+            changes, new = self._write_matches(sink, matches, source)
         else:
             matches = _keep(matches, kept)
             if self._of_target:
                 self._check_cardinality(matches)
                 changes = self._write_changes(matches)
-            matched = matches.select(_SOURCE_ROW) if self._not_matched else None
-        inserts = self._write_inserts(source, matched, changes) if matched is not None else []
+            numbers = matches.select(_SOURCE_ROW) if self._not_matched else None
+            new = None if numbers is None else source.join(numbers, _SOURCE_ROW, "left_anti")
+        inserts = self._write_inserts(new, changes) if new is not None else []
         inserted = sum(file.rows for directory in inserts for file in directory.files)
         return MergeOutcome(merged(changes, inserts), inserted)
 
@@ -220,8 +221,10 @@ class _Merge:
         rows = matches.where(f"{_CLAUSE} is not null")
         return self._change_writer().write(self._spark, rows, self._staging, "write_1")
 
-    def _write_matches(self, sink: Sink, matches: DataFrame) -> tuple[list[WrittenDirectory], DataFrame | None]:
-        """The changes, and the numbers of the source rows that matched if anybody will ask."""
+    def _write_matches(
+        self, sink: Sink, matches: DataFrame, source: DataFrame
+    ) -> tuple[list[WrittenDirectory], DataFrame | None]:
+        """The changes, and the source rows that matched nothing if anybody will ask."""
         action = f"if({CHANGED}, {CHANGE}, if({_CLAUSE} is null, 0, {DELETE}))"
         numbers = _SOURCE_ROW if self._not_matched else None
         try:
@@ -231,15 +234,12 @@ class _Merge:
             if twice is None:
                 raise
             raise self._matched_twice(*map(int, twice.groups())) from failure
-        matched = changes.matched
-        return changes.directories, None if matched is None else matched.toDF(_SOURCE_ROW)
+        unmatched = changes.unmatched
+        return changes.directories, None if unmatched is None else unmatched(source, _SOURCE_ROW)
 
-    def _write_inserts(
-        self, source: DataFrame, matched: DataFrame, changes: Sequence[WrittenDirectory]
-    ) -> list[WrittenDirectory]:
+    def _write_inserts(self, new: DataFrame, changes: Sequence[WrittenDirectory]) -> list[WrittenDirectory]:
         """Source rows that matched nothing, through the first WHEN NOT MATCHED clause that takes them."""
-        new = source.join(matched, _SOURCE_ROW, "left_anti").alias(self._step.source_alias)
-        decided = new.selectExpr("*", f"{_first_clause(self._not_matched)} as {_CLAUSE}")
+        decided = new.alias(self._step.source_alias).selectExpr("*", f"{_first_clause(self._not_matched)} as {_CLAUSE}")
         statement_id = self._step.new_rows_statement_id
         if statement_id is None:
             statement_id = self._step.insert_statement_id

@@ -68,7 +68,7 @@ def range_bytes(spark: SparkSession) -> int:
 
     :raises InvalidArgumentsError: when the setting is no size.
     """
-    text = spark.conf.get(RANGE_BYTES_KEY, RANGE_BYTES) or RANGE_BYTES
+    text = spark.conf.get(RANGE_BYTES_KEY, str(RANGE_BYTES))
     try:
         return int(str(spark._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text)))  # type: ignore[union-attr]
     except Exception as failure:

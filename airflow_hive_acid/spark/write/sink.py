@@ -62,11 +62,12 @@ class Part(NamedTuple):
 class Changes(NamedTuple):
     """What a write of changes has left.
 
-    :param matched: for a MERGE the numbers of the source rows that were matched, as column ``value``.
+    :param unmatched: for a MERGE: of the source's rows, with the column of their numbers, those that matched nothing.
+        Works once.
     """
 
     directories: list[WrittenDirectory]
-    matched: DataFrame | None
+    unmatched: Callable[[DataFrame, str], DataFrame] | None
 
 
 class Sink:
@@ -109,11 +110,11 @@ class Sink:
         name = str(uuid.uuid4())
         parts = self._save(staging, rows, label, name, mode="change", **options)
         parts = self._one_per_bucket(rows.sparkSession, staging, parts, label)
-        matched = None
-        if "matched" in options:
-            session = rows.sparkSession
-            matched = DataFrame(self._jvm.write.Written.matched(session._jsparkSession, name), session)
-        return Changes(self._arranged(staging, parts, place, label), matched)
+
+        def unmatched(source: DataFrame, column: str) -> DataFrame:
+            return DataFrame(self._jvm.write.Written.unmatched(source._jdf, column, name), source.sparkSession)
+
+        return Changes(self._arranged(staging, parts, place, label), unmatched if "matched" in options else None)
 
     def _save(self, staging: Staging, rows: DataFrame, label: str, name: str, **options: int | str) -> list[Part]:
         path = staging.fs.qualify(staging.scratch(label))

@@ -32,6 +32,7 @@ from airflow_hive_acid.replication.cycles import cycle as cycles
 from airflow_hive_acid.replication.dumps import copiers
 from airflow_hive_acid.replication.dumps.copies import CopyReport, FileCopy
 from airflow_hive_acid.settings import Settings, Source
+from airflow_hive_acid.spark.conf import RANGE_BYTES_KEY
 
 pytestmark = pytest.mark.backends("sqlite")
 
@@ -311,6 +312,22 @@ def test_jobs_get_the_jar_and_the_variables_of_the_settings(metastore_url, monke
     others = [CliSession(metastore_url, hive_settings=chosen).launcher(), HiveAcidHook("other").get_launcher()]
     assert [_asked(one) for one in launchers] == [("auto", ())] * 2
     assert [_asked(one) for one in others] == [("off", ("MY_TOKEN", "AWS_*"))] * 2
+
+
+@setting("hive.acid.spark.range.bytes")
+def test_jobs_are_told_how_many_bytes_are_worth_a_task(metastore_url, monkeypatch):
+    """From the command line and from a connection; a Spark setting of the user's counts more."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    monkeypatch.setenv("AIRFLOW_CONN_PLAIN", _connection(metastore_url))
+    extra = '"hive.acid.spark.range.bytes": "1000"'
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", _connection(metastore_url, extra))
+    chosen = {"hive.acid.spark.range.bytes": "1000"}
+    launchers = [CliSession(metastore_url).launcher(), HiveAcidHook("plain").get_launcher()]
+    others = [CliSession(metastore_url, hive_settings=chosen).launcher(), HiveAcidHook("other").get_launcher()]
+    assert [one.conf.get(RANGE_BYTES_KEY) for one in launchers] == [None] * 2
+    assert [one.conf.get(RANGE_BYTES_KEY) for one in others] == ["1000"] * 2
+    mine = CliSession(metastore_url, hive_settings=chosen, spark_conf={RANGE_BYTES_KEY: "5"})
+    assert mine.launcher().conf[RANGE_BYTES_KEY] == "5"
 
 
 @setting("hive.acid.spark.service")

@@ -21,7 +21,7 @@ import org.roaringbitmap.longlong.Roaring64Bitmap;
  * bucket of the task's number. The key of a file is the ordinal of its partition.
  *
  * <p>Options: {@code buckets}, the bucket numbers; {@code writeId}; {@code statementId} of the new rows, absent when rows
- * are only deleted; {@code matched}, whether there are source rows: their numbers go to {@link Written#matched}.
+ * are only deleted; {@code matched}, whether there are source rows: what they did not match, {@link Written#unmatched} tells.
  */
 final class ChangeWriter implements DataWriter<InternalRow> {
   /** What becomes of a row: nothing (it only counts as a match), or one of these. */

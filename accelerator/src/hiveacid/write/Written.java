@@ -2,15 +2,19 @@ package hiveacid.write;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import hiveacid.versions.Sessions;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
 import org.roaringbitmap.longlong.Roaring64Bitmap;
 
 /** What the committed tasks of a write wrote, kept on the driver until it is asked for. */
@@ -61,14 +65,19 @@ public final class Written {
     return json(FINISHED.remove(id));
   }
 
-  /** The numbers of the source rows that the rows of a write matched, once, as a column {@code value}. */
-  public static Dataset<Row> matched(SparkSession session, String id) {
+  /**
+   * The rows whose number no row of a write matched; asked once. The numbers stay a bitmap, which each executor gets.
+   *
+   * @param column of the number
+   */
+  public static Dataset<Row> unmatched(Dataset<Row> rows, String column, String id) {
     Roaring64Bitmap numbers = MATCHED.remove(id);
-    List<Long> values = new ArrayList<>();
-    if (numbers != null) {
-      numbers.forEach(values::add);
+    if (numbers == null || numbers.isEmpty()) {
+      return rows;
     }
-    return session.createDataset(values, Encoders.LONG()).toDF();
+    Broadcast<Roaring64Bitmap> sent = JavaSparkContext.fromSparkContext(Sessions.active().sparkContext()).broadcast(numbers);
+    UDF1<Long, Boolean> isNew = number -> !sent.value().contains(number);
+    return rows.filter(functions.udf(isNew, DataTypes.BooleanType).apply(rows.col(column)));
   }
 
   /** Files as a JSON array. */
