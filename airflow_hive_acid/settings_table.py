@@ -348,8 +348,8 @@ _ROWS = (
     _text("hive.acid.spark.accelerator", "auto",
           "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),
     _integer("hive.acid.spark.range.bytes", 16 << 20,
-             "Ours: a bucket with more bytes of files than this is shared by several tasks, as long as cores would have "
-             "nothing to do otherwise. 0: one task for each bucket.", hive="0"),
+             "Ours: a bucket with more bytes of files than this is shared by several tasks, as long as cores would "
+             "have nothing to do otherwise. 0: one task for each bucket.", hive="0"),
     _text("hive.acid.spark.service", "",
           "Ours: name or URI of a Spark service that runs statements (hive-acid spark serve); empty: each task starts "
           "a Spark of its own.", hive=""),
