@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
 
 import airflow_hive_acid
@@ -36,7 +37,7 @@ from airflow_hive_acid.format.services import (
     birth,
     place,
 )
-from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem, java_message
 from airflow_hive_acid.spark.jobs.run import execute
 from airflow_hive_acid.spark.jobs.spool import ALIVE, Spool
 
@@ -152,7 +153,8 @@ class Service:
         try:
             self._fs.replace_text(f"{self._uri}/{SERVES}", "")
         except Exception as problem:  # noqa: BLE001 - told by who waits for the beginning
-            self._problem = str(problem).partition("\n")[0][:500]
+            said = java_message(problem) if isinstance(problem, Py4JJavaError) else str(problem).partition("\n")[0]
+            self._problem = said[:500] or type(problem).__name__
             self._ended.set()
             return
         finally:
