@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+#: Users whose tickets are not valid for long. Hadoop logs in anew once a minute at most.
+LIVES = {"brief": "20s", "short": "90s"}
+
+
 @pytest.fixture(scope="session")
 def kerberos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
     """The realm of all clusters."""
@@ -34,9 +38,10 @@ def secured(kerberos: Realm, hdfs_and_yarn: Cluster) -> Iterator[Cluster]:
     """The cluster: ``/user/airflow`` is the user airflow's, and in ``/shared`` owner has the same rights as airflow."""
     folder, made = kerberos.folder, hdfs_and_yarn
     with pytest.MonkeyPatch.context() as patch:
-        for user in ("airflow", "brief"):
+        for user in ("airflow", *LIVES):
             kerberos.keytab(user)
-        kerberos.limit("brief", "20s")
+        for user, lifetime in LIVES.items():
+            kerberos.limit(user, lifetime)
         gateway = {"kerberos": True, "namenodes": {made.authority: made.web}}
         patch.setitem(fsspec.config.conf, "webhdfs", gateway)
         patch.setenv("KRB5_CONFIG", str(kerberos.conf))
@@ -44,7 +49,7 @@ def secured(kerberos: Realm, hdfs_and_yarn: Cluster) -> Iterator[Cluster]:
         kerberos.ticket(folder / "hdfs.keytab", "hdfs/localhost", folder / "admin.cache")
         host, _, port = made.web.partition(":")
         admin = CarefulWebHDFS(host=host, port=int(port), kerberos=True, skip_instance_cache=True)
-        for user in ("airflow", "brief", "owner"):
+        for user in ("airflow", "owner", *LIVES):
             admin.mkdir(f"/user/{user}")
             admin.chown(f"/user/{user}", user, "users")
         admin.mkdir("/shared")
@@ -61,4 +66,5 @@ def home(secured: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
     folder = secured.realm.folder
     secured.realm.ticket(folder / "airflow.keytab", "airflow", folder / "airflow.cache")
     monkeypatch.setenv("KRB5CCNAME", str(folder / "airflow.cache"))
+    CarefulWebHDFS.clear_instance_cache()  # a name node's cookie would say who logged in last
     return f"hdfs://{secured.authority}/user/airflow"

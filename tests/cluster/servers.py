@@ -230,7 +230,7 @@ def core_settings(service: Path) -> dict[str, str]:
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
         "hadoop.rpc.protection": "privacy",
-        "hadoop.user.group.static.mapping.overrides": ("hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop"),
+        "hadoop.user.group.static.mapping.overrides": "hdfs=hadoop;yarn=hadoop;airflow=users;owner=users;HTTP=hadoop",
         "hadoop.proxyuser.airflow.hosts": "*",
         "hadoop.proxyuser.airflow.users": "owner",
         "hadoop.tmp.dir": "/mnt/state/tmp",

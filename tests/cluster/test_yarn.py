@@ -53,7 +53,7 @@ def launcher(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(secured.conf))
     monkeypatch.setenv("YARN_CONF_DIR", str(secured.conf))
     monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
-    keytabs = {name: secured.realm.folder / f"{name}.keytab" for name in ("airflow", "brief")}
+    keytabs = {name: secured.realm.folder / f"{name}.keytab" for name in ("airflow", "short")}
     conf = {
         "spark.executor.memory": "512m",
         "spark.executor.instances": "1",
@@ -151,27 +151,26 @@ def test_a_worker_and_its_application_outlive_their_first_tickets_and_tokens(
     """No token is valid for longer than TOKEN_SECONDS.
 
     Cluster: publishing, Worker and Cleaner log in with a keytab by MIT's library (KRB5_CLIENT_KTNAME), the application
-    with that of its connection; no ticket of this user is valid for longer than 20 s. Client: the application fetches
+    with that of its connection; no ticket of this user is valid for longer than 90 s. Client: the application fetches
     new tokens with the ticket cache of the worker.
     """
-    folder, brief = secured.realm.folder, f"hdfs://{secured.authority}/user/brief"
-    files = AnyFilesystem()
+    folder, mine, files = secured.realm.folder, f"hdfs://{secured.authority}/user/airflow", AnyFilesystem()
     if deploy_mode == "cluster":
-        monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{folder / 'brief.keytab'}")
-        monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "cache"))
-        make = launcher(deploy_mode, spool=f"{brief}/spool", principal="brief")
+        mine = mine.replace("/airflow", "/short")
+        monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{folder / 'short.keytab'}")
+        monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "short.cache"))
+        make = launcher(deploy_mode, spool=f"{mine}/spool", principal="short")
     else:
-        brief = brief.replace("/brief", "/airflow")
         make = launcher(deploy_mode)
-    with Engine(client, make, f"{brief}/tokens-{deploy_mode}") as engine:
+    with Engine(client, make, f"{mine}/tokens-{deploy_mode}") as engine:
         insert = "INSERT INTO w.t SELECT id FROM range(0, 100, 1, 2)"
         engine.run(
             "CREATE DATABASE w; CREATE TABLE w.t (id INT) STORED AS ORC TBLPROPERTIES ('transactional'='true'); "
             + insert
         )
-        over = time.monotonic() + TOKEN_SECONDS + 15
+        over = time.monotonic() + TOKEN_SECONDS + 30
         _until("the first tokens are over", lambda: time.monotonic() > over)
-        files.at(brief)._fs.session.cookies.clear()  # type: ignore[attr-defined]  # as after a failover
+        files.at(mine)._fs.session.cookies.clear()  # type: ignore[attr-defined]  # as after a failover
         engine.run(f"{insert}; ALTER TABLE w.t COMPACT 'major'")
         assert [outcome.kind for outcome in engine.run_compactions("w")] == [Kind.COMPACTED]
         assert [outcome.kind for outcome in clean(client, files)] == [Kind.CLEANED]
