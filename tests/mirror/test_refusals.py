@@ -88,6 +88,8 @@ def test_what_the_cleaner_has_removed_is_copied_again_unless_that_is_refused(m: 
     report = m.follow(target, todo="bootstrap")
     assert "knows only what is left of the write ids up to 3" in report.reason
     # A compaction of what the mirror has already takes nothing from it.
+    m.sql("INSERT INTO t VALUES (6, 'm')")
+    m.follow(target)
     compacted(m)
     m.sql("INSERT INTO t VALUES (7, 'n')", "DELETE FROM t WHERE id = 3")
     m.follow(target)

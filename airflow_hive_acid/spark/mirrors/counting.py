@@ -41,7 +41,9 @@ class CountedRows:
         ran: Any = command._jdf
         with contextlib.suppress(Py4JError):  # another Spark may keep what has run elsewhere
             plan = ran.queryExecution().commandExecuted().commandPhysicalPlan()
-            found = spark._jvm.org.apache.spark.sql.execution.CollectMetricsExec.collect(plan).get(self._name)
+            # The companion: the class has a method of that name itself.
+            collector = getattr(spark._jvm.org.apache.spark.sql.execution, "CollectMetricsExec$")
+            found = getattr(collector, "MODULE$").collect(plan).get(self._name)
             if found.isDefined():
                 return {operation: int(found.get().getLong(i)) for i, operation in enumerate(_OPERATIONS)}
         return {row[0]: int(row[1]) for row in self._rows.groupBy(OPERATION).count().collect()}

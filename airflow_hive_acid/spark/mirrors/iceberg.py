@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _BRANCH = "hive_acid_mirror_"
 _MAIN = "main"
 _SUMMARY = "spark.sql.iceberg.snapshot-property."
+#: The target's rows need not be sorted where those that were changed turn out to fit into memory.
+_JOIN = {"spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m"}
 _NEW_TABLE = {
     "format-version": "2",
     # What is merged is a few rows of many.
@@ -234,8 +236,8 @@ class IcebergTarget:
 
     @contextlib.contextmanager
     def _summary(self, state: MirrorState) -> Iterator[None]:
-        """What statements inside the block note in the summary of their snapshot."""
-        keys = {f"{_SUMMARY}{key}": value for key, value in _noted(state).items()}
+        """What statements inside the block note in the summary of their snapshot, and how they join."""
+        keys = {f"{_SUMMARY}{key}": value for key, value in _noted(state).items()} | _JOIN
         for key, value in keys.items():
             self._spark.conf.set(key, value)
         try:

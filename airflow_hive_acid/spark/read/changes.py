@@ -248,8 +248,14 @@ def _deleted(spark: SparkSession, table: OpenTable, first: int, wanted: Changes)
     events = delete_events(spark, table, files)
     if any(f.min_write_id < first for f in files):
         events = events.where(f"coalesce({schema.CURRENT_WRITE_ID}, 0L) >= {first}L")
-    if wanted.net:
-        events = events.where(f"coalesce({schema.IDENTITY[0]}, 0L) < {first}L")
+    reach: dict[tuple[int, int], int] = {}
+    for f in files:
+        reach[f.partition, f.bucket] = max(f.max_write_id, reach.get((f.partition, f.bucket), 0))
+    newest = first - 1 if wanted.net else max(f.max_write_id for f in files)
+    hit = [f for f in table.files.inserts if f.min_write_id <= min(newest, reach.get((f.partition, f.bucket), -1))]
+    # A number in an expression is compiled anew each time; files from before the range hold no rows of it.
+    if wanted.net and (told == () or any(f.max_write_id > newest for f in hit)):
+        events = events.where(f"coalesce({schema.IDENTITY[0]}, 0L) <= {newest}L")
     places = table.partitions.internal_names if told == () else ()
     gone = events.selectExpr(
         *[f"{named.get(k, k)} as {_OF}{k}" for k in keys], f"{schema.CURRENT_WRITE_ID} as {_OF}by", *places
@@ -262,11 +268,6 @@ def _deleted(spark: SparkSession, table: OpenTable, first: int, wanted: Changes)
         return [project(named_again, _outputs(table, f"{_OF}by", "true", told))]
     if sum(f.size for f in files) <= BROADCAST_DELETES_BYTES:
         gone = F.broadcast(gone)
-    reach: dict[tuple[int, int], int] = {}
-    for f in files:
-        reach[f.partition, f.bucket] = max(f.max_write_id, reach.get((f.partition, f.bucket), 0))
-    newest = first - 1 if wanted.net else max(f.max_write_id for f in files)
-    hit = [f for f in table.files.inserts if f.min_write_id <= min(newest, reach.get((f.partition, f.bucket), -1))]
     columns = [*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names]
     rows = []
     if hit:
