@@ -153,8 +153,8 @@ class Service:
         try:
             self._fs.replace_text(f"{self._uri}/{SERVES}", "")
         except Exception as problem:  # noqa: BLE001 - told by who waits for the beginning
-            said = java_message(problem) if isinstance(problem, Py4JJavaError) else str(problem).partition("\n")[0]
-            self._problem = said[:500] or type(problem).__name__
+            told = java_message(problem) if isinstance(problem, Py4JJavaError) else str(problem).partition("\n")[0]
+            self._problem = told[:500] or type(problem).__name__
             self._ended.set()
             return
         finally:
