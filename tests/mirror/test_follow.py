@@ -139,3 +139,16 @@ def test_nothing_is_mirrored_beyond_a_write_id_that_is_open(
         assert m.run(target).todo == "nothing"
         assert m.verify(target).source_rows == 1
     assert m.follow(target).write_id == 3
+
+
+def test_a_key_that_is_null_is_a_key(mirroring: Mirroring, target: str) -> None:
+    """The MERGE that bears no NULL is given up before anything is committed, and another one is run."""
+    m = mirroring
+    m.sql(f"CREATE TABLE t (id int, s string) {ACID}", "INSERT INTO t VALUES (NULL, 'x'), (2, 'y')")
+    m.follow(target, ["id"], "bootstrap")
+    m.sql("UPDATE t SET s = 'z'")
+    assert m.follow(target).updated == 2
+    m.sql("DELETE FROM t WHERE id IS NULL")
+    assert m.follow(target).deleted == 1
+    m.sql("INSERT INTO t VALUES (NULL, 'again'), (3, 'c')")
+    assert m.follow(target).inserted == 2
