@@ -15,7 +15,8 @@ from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.engine.statements.replacement import make_table
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
-from airflow_hive_acid.format.foreign_tables import (
+from airflow_hive_acid.format.jobs import Source
+from airflow_hive_acid.format.mirrors.foreign_tables import (
     DELTA_LOG,
     IMPORTED_FROM,
     IMPORTED_VERSION,
@@ -23,7 +24,6 @@ from airflow_hive_acid.format.foreign_tables import (
     newest_delta_version,
     require_plain,
 )
-from airflow_hive_acid.format.jobs import Source
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.parsing.builders import literal, quoted_column, quoted_table, table_name
 from airflow_hive_acid.sql.text.quoting import identifier

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.format.mirror_columns import ColumnStep
+    from airflow_hive_acid.format.mirrors import ColumnStep
     from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
 
 _NEEDS = (

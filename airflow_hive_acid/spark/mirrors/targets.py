@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from airflow_hive_acid.format.mirror_columns import ColumnStep
-    from airflow_hive_acid.format.mirrors import MirrorState
+    from airflow_hive_acid.format.mirrors import ColumnStep, MirrorState
     from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
 
 OPERATION = "_hive_acid_op"

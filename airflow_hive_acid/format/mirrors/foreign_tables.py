@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.mirrors import MirrorTarget, TargetFormat
+from airflow_hive_acid.format.mirrors.targets import MirrorTarget, TargetFormat
 from airflow_hive_acid.format.names import is_hidden, parse_directory
 
 if TYPE_CHECKING:

@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.format.mirror_columns import ColumnStep, column_steps
 from airflow_hive_acid.format.mirrors import (
+    ColumnStep,
     MirrorState,
     MirrorTarget,
     SourceTable,
     TargetFormat,
     Todo,
     checked_key,
+    column_steps,
     decide,
     key_now,
     next_state,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.format.foreign_tables import ForeignTable, newest_delta_version, require_plain
+from airflow_hive_acid.format.mirrors.foreign_tables import ForeignTable, newest_delta_version, require_plain
 
 
 @pytest.mark.parametrize(
