@@ -1,7 +1,7 @@
 """How tables age: rounds of changes, queries and each system's own maintenance, in the manner of LST-Bench.
 
     python benchmarks/longevity.py [--scale 1] [--rounds 20] [--warm-up 1] [--cores 2] [--only thresholds,benefit]
-                                   [--retention default|none]
+                                   [--retention default|none] [--minutes 0]
 
 The tables are TPC-H's lineitem and orders (``tpchgen-cli``), in the environment of ``peers.py``. A round is the refresh
 functions RF1 (new orders and their lines, 0.1 % of the table) and RF2 (0.1 % of the orders by their keys), a MERGE of
@@ -15,7 +15,8 @@ and Q3, and then maintenance as it is by default:
 By default both peers keep what they have replaced for days, so their files only become more; ``--retention none`` has
 them remove it at once, as our Cleaner does. Files and bytes are what lies in the tables' directories, logs and metadata
 included. Rounds of the warm-up are rounds like the others that do not count. In the end all must give the same rows.
-A round of one system comes after that of another, so ratios of CPU are of the same run.
+A round of one system comes after that of another, so ratios of CPU are of the same run. ``--minutes`` ends with the
+round in which so many have passed.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ class Round:
 
 def main() -> None:
     """Make the data, let the tables age, print each round and a summary in Markdown."""
-    parser = parser_of(__doc__, rounds=20)
+    parser = parser_of(__doc__, rounds=20, minutes=0)
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H's scale factor; 1 is 6 million lines")
     parser.add_argument("--only", default=",".join(KINDS), help="systems")
     parser.add_argument("--retention", choices=("default", "none"), default="default", help="of both peers")
@@ -197,8 +198,9 @@ def main() -> None:
             "delta": partial(ByDelta, spark, directory, keeps=keeps),
         }
         systems = [make[kind]() for kind in chosen]
-        found = age(spark, systems, sources, arguments.rounds, arguments.warm_up)
-        print(summary(found, f"scale {arguments.scale:g}, {arguments.rounds} rounds"))
+        found = age(spark, systems, sources, arguments.rounds, arguments.warm_up, arguments.minutes)
+        rounds = min(map(len, found.values()))
+        print(summary(found, f"scale {arguments.scale:g}, {rounds} rounds"))
     finally:
         for system in systems:
             system.close()
@@ -262,10 +264,11 @@ class Sources:
 
 
 def age(
-    spark: SparkSession, systems: Sequence[Aging], sources: Sources, rounds: int, warm_up: int
+    spark: SparkSession, systems: Sequence[Aging], sources: Sources, rounds: int, warm_up: int, minutes: int = 0
 ) -> dict[str, list[Round]]:
     """Let all tables age, and compare their rows in the end.
 
+    :param minutes: after so many no other round begins, if one has counted; 0: all rounds.
     :return: the rounds that count, by name of the system.
     """
     for system in systems:
@@ -276,7 +279,10 @@ def age(
     found: dict[str, list[Round]] = {system.name: [] for system in systems}
     print("| round | system | changes, CPU s / wall s | queries | maintenance | files | MB | maintenance did |")
     print("|" + "---|" * 8, flush=True)
+    until = time.monotonic() + (minutes * 60 if minutes else float("inf"))
     for number in range(rounds + warm_up):
+        if number > warm_up and time.monotonic() > until:
+            break
         turn = number % len(systems)
         for system in (*systems[turn:], *systems[:turn]):
             one = _round(spark, meter, system, sources, number)
