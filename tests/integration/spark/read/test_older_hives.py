@@ -188,7 +188,7 @@ def test_buckets_without_updates_in_place_are_read_as_ever(table: Any, spark: Sp
     assert fs.orc_events(f"{table.location}/base_0000005/bucket_00001") == (1, INSERT, INSERT)
 
 
-@pytest.mark.parametrize("way", ["auto", "off"], ids=["jar", "spark"])
+@pytest.mark.parametrize("way", [pytest.param("auto", id="jar"), WITHOUT_THE_JAR])
 def test_rows_of_files_from_before_the_table_had_transactions_are_changed_by_their_plain_bucket(
     spark: SparkSession, acid_table: Callable, way: str
 ) -> None:
@@ -224,7 +224,7 @@ def test_rows_of_files_from_before_the_table_had_transactions_are_changed_by_the
     assert t.ids() == before
 
 
-@pytest.mark.parametrize("way", ["auto", "off"], ids=["jar", "spark"])
+@pytest.mark.parametrize("way", [pytest.param("auto", id="jar"), WITHOUT_THE_JAR])
 def test_hive_2_tables_with_separate_deletes_need_nothing_special(
     spark: SparkSession, acid_table: Callable, way: str
 ) -> None:
