@@ -152,7 +152,7 @@ def test_a_worker_and_its_application_outlive_their_first_tickets_and_tokens(
 
     Cluster: publishing logs in with a keytab by MIT's library (KRB5_CLIENT_KTNAME), the application
     with that of its connection; no ticket of this user is valid for longer than 90 s. Client: the application fetches
-    new tokens with the ticket cache of the worker, and Worker and Cleaner go on as well.
+    new tokens with the ticket cache of the worker. In both, Worker and Cleaner go on as well.
     """
     folder, mine, files = secured.realm.folder, f"hdfs://{secured.authority}/user/airflow", AnyFilesystem()
     if deploy_mode == "cluster":
@@ -172,11 +172,10 @@ def test_a_worker_and_its_application_outlive_their_first_tickets_and_tokens(
         _until("the first tokens are over", lambda: time.monotonic() > over)
         files.at(mine)._fs.session.cookies.clear()  # type: ignore[attr-defined]  # as after a failover
         engine.run(insert)
-        if deploy_mode == "client":
-            engine.run("ALTER TABLE w.t COMPACT 'major'")
-            outcomes = engine.run_compactions("w")
-            assert [outcome.kind for outcome in outcomes] == [Kind.COMPACTED], outcomes
-            assert [outcome.kind for outcome in clean(client, files)] == [Kind.CLEANED]
+        engine.run("ALTER TABLE w.t COMPACT 'major'")
+        outcomes = engine.run_compactions("w")
+        assert [outcome.kind for outcome in outcomes] == [Kind.COMPACTED], outcomes
+        assert [outcome.kind for outcome in clean(client, files)] == [Kind.CLEANED]
         assert engine.query("SELECT count(*), sum(id) FROM w.t").rows == [[200, 9900]]
 
 
