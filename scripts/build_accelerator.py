@@ -92,6 +92,11 @@ def main() -> int:
     for folder in folders:
         one, built = build(javac, folder)
         print(f"{'Built' if built else 'Up to date:'} {one.jar.relative_to(ROOT)}")
+    # One of the same version, but made of other sources, would be used, and the job would find no class of its name.
+    for one in BUILDS:
+        if one.jar.is_file() and _fault_of(one) is not None:
+            one.jar.unlink(missing_ok=True)
+            print(f"Removed {one.jar.relative_to(ROOT)}, older than its sources; make accelerators builds it again")
     return 0
 
 
