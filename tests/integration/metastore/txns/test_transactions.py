@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from typing import TYPE_CHECKING, Any
@@ -230,6 +231,23 @@ def test_a_beginning_whose_first_look_does_not_do_starts_over_with_another_txn(
     assert rows.select("TXNS", "TXN_STATE", TXN_ID=first) == [("a",)]
     assert writer.snapshot["db.t"].is_valid(2)
     writer.commit()
+
+
+@pytest.mark.rule("R10")
+@pytest.mark.parametrize("others", ["aborted", "open behind them"])
+def test_a_table_of_which_nothing_is_seen_costs_no_second_txn(
+    client: MetastoreClient, other_client: MetastoreClient, others: str
+) -> None:
+    """Its snapshot ends with the lowest write id there is: what is registered must be as low."""
+    for _ in range(3):
+        client.transaction({"db.t": "insert"}).abort()
+    with contextlib.ExitStack() as stack:
+        if others.startswith("open"):
+            stack.enter_context(other_client.transaction({"db.t": "insert"}))
+        last = client.open_txn()
+        opened: list[int] = []
+        client.begin({"db.t": "insert"}, opened=opened.append).commit()
+    assert opened == [last + 1]
 
 
 @pytest.mark.hive4("no MIN_HISTORY_WRITE_ID")
