@@ -67,20 +67,18 @@ class Format(Protocol):
         """Undo what was committed since."""
 
 
-class Delta:
-    """Delta Lake with deletion vectors."""
+class Peer:
+    """What Delta Lake and Apache Iceberg have in common: statements of the session at hand.
 
-    name = f"Delta {DELTA}"
+    :param directory: of its tables.
+    """
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark = spark
         self._directory = directory
 
-    def _sql(self, table: str) -> str:
-        return f"delta.`{self._directory / table}`"
-
     def place(self, table: str) -> str:
-        return self._sql(table)
+        raise NotImplementedError
 
     def directory(self, table: str) -> Path:
         return self._directory / table
@@ -94,11 +92,26 @@ class Delta:
     def define_view(self, name: str, rows: Path) -> None:
         plain(self._spark, rows).createOrReplaceTempView(name)
 
+    def change(self, statement: str, table: str) -> None:
+        self._spark.sql(statement.format(self.place(table)))
+
+    def read(self, query: str, table: str) -> object:
+        return self._spark.sql(query.format(self.place(table))).collect()
+
+
+class Delta(Peer):
+    """Delta Lake with deletion vectors."""
+
+    name = f"Delta {DELTA}"
+
+    def place(self, table: str) -> str:
+        return f"delta.`{self._directory / table}`"
+
     def create(self, table: str, rows: Path) -> None:
         shutil.rmtree(self._directory / table, ignore_errors=True)
         columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in plain(self._spark, rows).schema)
         self._spark.sql(
-            f"CREATE TABLE {self._sql(table)} ({columns}) USING delta "
+            f"CREATE TABLE {self.place(table)} ({columns}) USING delta "
             "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
         )
         self.append(table, rows)
@@ -106,67 +119,39 @@ class Delta:
     def append(self, table: str, rows: Path) -> None:
         plain(self._spark, rows).write.format("delta").mode("append").save(str(self._directory / table))
 
-    def change(self, statement: str, table: str) -> None:
-        self._spark.sql(statement.format(self._sql(table)))
-
-    def read(self, query: str, table: str) -> object:
-        return self._spark.sql(query.format(self._sql(table))).collect()
-
     def compact(self, table: str) -> None:
-        self._spark.sql(f"OPTIMIZE {self._sql(table)}").collect()
+        self._spark.sql(f"OPTIMIZE {self.place(table)}").collect()
 
     def state(self, table: str) -> int:
-        history = self._spark.sql(f"DESCRIBE HISTORY {self._sql(table)} LIMIT 1")
+        history = self._spark.sql(f"DESCRIBE HISTORY {self.place(table)} LIMIT 1")
         return int(history.select("version").collect()[0][0])
 
     def bring_back(self, table: str, state: int) -> None:
-        self._spark.sql(f"RESTORE TABLE {self._sql(table)} TO VERSION AS OF {state}").collect()
+        self._spark.sql(f"RESTORE TABLE {self.place(table)} TO VERSION AS OF {state}").collect()
 
 
-class Iceberg:
+class Iceberg(Peer):
     """Apache Iceberg, merge-on-read."""
 
     name = f"Iceberg {ICEBERG}"
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self._spark = spark
-        self._directory = directory / "ice" / "db"
-
-    def _sql(self, table: str) -> str:
-        return f"ice.db.{table}"
+        super().__init__(spark, directory / "ice" / "db")
 
     def place(self, table: str) -> str:
-        return self._sql(table)
-
-    def directory(self, table: str) -> Path:
-        return self._directory / table
-
-    def run(self, statement: str) -> None:
-        self._spark.sql(statement).collect()
-
-    def query(self, query: str) -> list[list[Any]]:
-        return [list(row) for row in self._spark.sql(query).collect()]
-
-    def define_view(self, name: str, rows: Path) -> None:
-        plain(self._spark, rows).createOrReplaceTempView(name)
+        return f"ice.db.{table}"
 
     def create(self, table: str, rows: Path) -> None:
-        self._spark.sql(f"DROP TABLE IF EXISTS {self._sql(table)} PURGE")
+        self._spark.sql(f"DROP TABLE IF EXISTS {self.place(table)} PURGE")
         writer = (
-            plain(self._spark, rows).writeTo(self._sql(table)).using("iceberg").tableProperty("format-version", "3")
+            plain(self._spark, rows).writeTo(self.place(table)).using("iceberg").tableProperty("format-version", "3")
         )
         for kind in ("update", "delete", "merge"):
             writer = writer.tableProperty(f"write.{kind}.mode", "merge-on-read")
         writer.create()
 
     def append(self, table: str, rows: Path) -> None:
-        plain(self._spark, rows).writeTo(self._sql(table)).append()
-
-    def change(self, statement: str, table: str) -> None:
-        self._spark.sql(statement.format(self._sql(table)))
-
-    def read(self, query: str, table: str) -> object:
-        return self._spark.sql(query.format(self._sql(table))).collect()
+        plain(self._spark, rows).writeTo(self.place(table)).append()
 
     def compact(self, table: str) -> None:
         self._spark.sql(
@@ -176,7 +161,7 @@ class Iceberg:
 
     def state(self, table: str) -> int:
         newest = "SELECT snapshot_id FROM {}.snapshots ORDER BY committed_at DESC LIMIT 1"
-        return int(self._spark.sql(newest.format(self._sql(table))).collect()[0][0])
+        return int(self._spark.sql(newest.format(self.place(table))).collect()[0][0])
 
     def bring_back(self, table: str, state: int) -> None:
         self._spark.sql(f"CALL ice.system.rollback_to_snapshot('db.{table}', {state})").collect()

@@ -19,6 +19,8 @@ STATE, LEFT, REFUSED, CANCEL, CALLER = "state.json", "left", "refused", "cancel"
 SESSION = "session-"
 SERVES = "serves"
 """In the directory of each incarnation, as long as it takes callers: an object store has no empty directories."""
+STORE_SECONDS = 60.0
+"""So long may the storage of a service take to its first answer. Clients of object stores try for minutes."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -35,6 +35,7 @@ from airflow_hive_acid.format.services import (
     SERVES,
     SESSION,
     STATE,
+    STORE_SECONDS,
 )
 from airflow_hive_acid.maintenance.worker.jobs import Application
 
@@ -57,8 +58,6 @@ ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 #: A state that stands still for so long is of a service that has ended, where its process cannot be seen.
 STILL_SECONDS = 8.0
-#: So long may the storage of a service take to its first answer. Clients of object stores try for minutes.
-STORE_SECONDS = 60.0
 #: A caller whose statement runs gives a silent service more time: storage may be slow to take its state.
 SILENT_SECONDS = 60.0
 

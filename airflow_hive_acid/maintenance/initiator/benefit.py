@@ -181,7 +181,7 @@ def weigh(
     thresholds: InitiatorThresholds,
     model: CostModel = MEASURED,
 ) -> Decision:
-    """What the policy makes of a decision by :meth:`bounds`.
+    """What the policy makes of a decision by :func:`bounds`.
 
     :param known: None when reads are not counted in this metastore.
     """

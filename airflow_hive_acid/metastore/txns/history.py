@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, delete, exists, func, insert, or_, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from airflow_hive_acid.format.write_ids import MAX_ID
 from airflow_hive_acid.metastore.database.backend import Step
@@ -82,10 +82,17 @@ def _smallest_needed() -> sa.ColumnElement[int]:
     later = select(t2w.c.T2W_WRITEID).where(*of_table, t2w.c.T2W_TXNID > _TXN).order_by(t2w.c.T2W_TXNID).subquery()
     not_given = select(following.NWI_NEXT).where(following.NWI_DATABASE == _DB, following.NWI_TABLE == _TBL)
     # Of a table of which it sees nothing, a snapshot ends with the lowest id there is a txn of (fold_write_ids).
-    seen, ended = TXN_TO_WRITE_ID.alias("seen"), TXNS.alias("unseen")
-    unseen = exists().where(ended.c.TXN_ID == seen.c.T2W_TXNID, or_(ended.c.TXN_STATE == "o", ended.c.TXN_STATE == "a"))
-    something = exists().where(seen.c.T2W_DATABASE == _DB, seen.c.T2W_TABLE == _TBL, seen.c.T2W_TXNID < _TXN, ~unseen)
-    lowest = select(func.min(t2w.c.T2W_WRITEID) + 1).where(*of_table, ~something)
+    other, state = TXN_TO_WRITE_ID.alias("other"), TXNS.alias("state_of_other")
+    of_other = (other.c.T2W_DATABASE == _DB, other.c.T2W_TABLE == _TBL)
+    ended = select(state.c.TXN_STATE).where(state.c.TXN_ID == other.c.T2W_TXNID).scalar_subquery()
+    seen = (
+        select(other.c.T2W_WRITEID)
+        .where(*of_other, other.c.T2W_TXNID < _TXN, func.coalesce(ended, "c") == "c")
+        .limit(1)
+        .scalar_subquery()
+    )
+    first = select(t2w.c.T2W_WRITEID).where(*of_table).order_by(t2w.c.T2W_WRITEID).limit(1).scalar_subquery()
+    lowest = select(sa.case((seen.is_(None), first + 1)))
     each = sa.union_all(of_open, select(later.c.T2W_WRITEID), lowest, not_given).subquery("each")
     return func.coalesce(select(func.min(each.c.write_id)).scalar_subquery(), 1)
 

@@ -32,6 +32,7 @@ from airflow_hive_acid.format.services import (
     SERVES,
     SESSION,
     STATE,
+    STORE_SECONDS,
     Caller,
     ServiceState,
     birth,
@@ -54,8 +55,6 @@ log = logging.getLogger(__name__)
 _PAUSES = (0.01, 0.1)
 #: So often does the state change.
 BEAT_SECONDS = 2.0
-#: So long may the storage of the service take to its first answer. Clients of object stores try for minutes.
-STORE_SECONDS = 60.0
 
 
 @dataclass(eq=False)
