@@ -3,6 +3,7 @@
 import pytest
 
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.metastore.protocol import begin
 from airflow_hive_acid.settings import Settings, Source
 
 STATEMENTS = [
@@ -54,15 +55,22 @@ SETTINGS = [
 
 @pytest.fixture
 def asked(client, monkeypatch):
-    """All lock requests."""
+    """All lock requests: those by the verb, and those that come with all else that a txn begins with."""
     requests = []
-    real = client.lock
+    real, real_at_once = client.lock, begin.begin_at_once
 
     def lock(components, **rest):
         requests.append(list(components))
         return real(components, **rest)
 
+    def at_once(client, txn_id, uses, components, agent_info):
+        done = real_at_once(client, txn_id, uses, components, agent_info)
+        if done is not None:
+            requests.append(list(components))
+        return done
+
     monkeypatch.setattr(client, "lock", lock)
+    monkeypatch.setattr(begin, "begin_at_once", at_once)
     return requests
 
 
