@@ -141,6 +141,21 @@ def test_a_wrong_password_is_told(there: Guarded, session: Session, encrypted: b
         session(**reach, **there.login("ann", "wrong")).lock(request_of(("db.t", S)))
 
 
+@pytest.mark.parametrize("name", ["ConnectionLoss", "ConnectionClosedError", "SessionExpiredError", "AuthFailedError"])
+def test_a_refusal_is_told_whichever_way_the_client_hears_of_it(
+    there: Guarded, session: Session, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from kazoo import exceptions
+    from kazoo.client import KazooClient
+
+    def lost(*_: object) -> None:
+        raise getattr(exceptions, name)
+
+    monkeypatch.setattr(KazooClient, "ensure_path", lost)
+    with pytest.raises(ConfigurationError, match="does not let 'ann' in"):
+        session(**there.plain, **there.login("ann", "secret")).lock(request_of(("db.t", S)))
+
+
 def test_what_is_wrong_with_tls_is_told(there: Guarded, session: Session, tmp_path: Path) -> None:
     """Another signer, another host, a port that speaks no TLS, and TLS that nobody asked for."""
 

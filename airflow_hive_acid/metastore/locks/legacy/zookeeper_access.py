@@ -30,6 +30,8 @@ _READ = 1
 """Permission of an ACL that changes nothing."""
 _TRIES = 2
 """To log in: a server that was just started refuses now and then."""
+_CONNECTED = "CONNECTED"
+"""State of a client that has a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +127,22 @@ class Access:
         :raises ConfigurationError: when the user is not let in, a certificate does not fit, or the root is open to all.
         :raises MetastoreUnavailableError: when no server answers.
         """
+        errors, timed_out = kazoo_module("exceptions"), kazoo_module("handlers.threading").KazooTimeoutError
         for left in reversed(range(_TRIES)):
-            kazoo = self._client()
+            kazoo, states = self._client(), list[str]()
+            kazoo.add_listener(states.append)
             try:
                 kazoo.start(timeout=self.answer_seconds)
                 self._require_own(kazoo, root)
-            except kazoo_module("exceptions").AuthFailedError as error:
+            except (errors.AuthFailedError, errors.ConnectionLoss, errors.SessionExpiredError, timed_out) as error:
                 _end(kazoo)
+                # Logging in comes after the connection: whoever is refused has had one for a moment. Which error tells
+                # of it depends on how far the client's own thread has got.
+                if not (self.user and _CONNECTED in states):
+                    problem = self._handshake_problem()
+                    raise (self.unavailable() if problem is None else ConfigurationError(problem)) from error
                 if not left:
                     raise self.refused() from error
-            except kazoo_module("handlers.threading").KazooTimeoutError as error:
-                refused = str(kazoo.client_state) == "AUTH_FAILED"
-                _end(kazoo)
-                if refused:
-                    raise self.refused() from error
-                problem = self._handshake_problem()
-                raise (self.unavailable() if problem is None else ConfigurationError(problem)) from error
             except BaseException:
                 _end(kazoo)
                 raise
