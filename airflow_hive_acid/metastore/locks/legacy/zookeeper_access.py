@@ -8,6 +8,7 @@ does not answer is asked for a handshake once more by ourselves, and a new sessi
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import socket
 import ssl
@@ -175,10 +176,10 @@ class Access:
     def _client(self) -> Any:
         options: dict[str, Any] = {}
         if self.tls is not None:
-            options |= {"use_ssl": True, "verify_certs": True, "check_hostname": True, "ca": self.tls.ca or None}
-            if self.tls.certificate:
-                options |= {"certfile": self.tls.certificate, "keyfile": self.tls.key}
-                options["keyfile_password"] = self.tls.key_password
+            handler = kazoo_module("handlers.threading").SequentialThreadingHandler()
+            # The client's own way leaves the socket open when the other side is not who it should be.
+            handler.create_connection = functools.partial(_connect_encrypted, self.tls.context())
+            options |= {"use_ssl": True, "handler": handler}
         if self.user:
             options["default_acl"] = kazoo_module("security").CREATOR_ALL_ACL
         if self.user and self.mechanism == SASL:
@@ -300,6 +301,18 @@ def _secret(key: str, path: str) -> str:
     if not lines or not lines[0]:
         raise ConfigurationError(f"{key}: {path} is empty; its first line is the password")
     return lines[0]
+
+
+def _connect_encrypted(
+    context: ssl.SSLContext, address: tuple[str, int], hostname: str, timeout: float, **_: Any
+) -> ssl.SSLSocket:
+    plain = socket.create_connection(address, timeout)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return context.wrap_socket(plain, server_hostname=hostname)
+    except BaseException:
+        plain.close()
+        raise
 
 
 def _end(kazoo: Any) -> None:
