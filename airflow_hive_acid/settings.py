@@ -244,15 +244,22 @@ def _convert(setting: Setting, text: str) -> int | float | bool | str:
         case Kind.DURATION:
             return parse_duration(text, setting.unit)
         case Kind.INTEGER:
-            return int(text)
+            return _number(int, text, "a whole number")
         case Kind.NUMBER:
-            return float(text)
+            return _number(float, text, "a number")
         case Kind.FLAG:
             if text.lower() in _TRUE | _FALSE:
                 return text.lower() in _TRUE
             raise ValueError("must be true or false")
         case Kind.TEXT:
             return text
+
+
+def _number(kind: type[int] | type[float], text: str, what: str) -> int | float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"must be {what}") from None
 
 
 _BY_NAME = {name.lower(): setting for setting in SETTINGS.values() for name in (setting.key, *setting.aliases)}
