@@ -61,7 +61,7 @@ def test_a_table_overrides_thresholds_under_hives_prefix() -> None:
         ("hive.txn.timeout", "soon", "is no duration"),
         ("hive.txn.timeout", "3 weeks", "unknown unit"),
         ("hive.txn.timeout", "0", "at least"),
-        ("hive.lock.numretries", "many", "invalid literal"),
+        ("hive.lock.numretries", "many", "must be a whole number"),
         ("hive.compactor.initiator.on", "maybe", "true or false"),
         ("hive.exec.dynamic.partition.mode", "lax", "one of strict, nonstrict"),
     ],

@@ -41,7 +41,7 @@ def test_a_second_request_is_not_made_and_the_answer_has_the_first_ones_id_and_s
         ("'compactor.spark.executor.memory'='plenty'", "it must be a size such as 3g"),
         ("'compactor.mapreduce.map.memory.mb'='3g'", "it must be a whole number"),
         ("'compactor.mapred.job.queue.name'='a queue'", "the queue of a compaction is 'a queue'"),
-        ("'compactorthreshold.hive.compactor.delta.num.threshold'='few'", "invalid literal"),
+        ("'compactorthreshold.hive.compactor.delta.num.threshold'='few'", "must be a whole number"),
     ],
 )
 def test_properties_that_no_worker_would_take_are_refused_when_they_are_asked_for(engine, client, properties, words):
