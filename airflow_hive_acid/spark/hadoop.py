@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from py4j.protocol import Py4JJavaError
 
-from airflow_hive_acid.errors import CorruptTableError, HiveAcidError, JobFailedError
+from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.format import spool_files
-from airflow_hive_acid.spark.outages import login_is_over, storage_is_silent
+from airflow_hive_acid.spark.footers import Footers
+from airflow_hive_acid.spark.java_errors import is_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +34,6 @@ _COPY_BUFFER = 1 << 16
 _LONG = 8
 _RENAMING = ("hdfs", "viewfs")
 """Where a file is renamed over another one in one step, if that is asked for."""
-_EVENT_COLUMNS = 6
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 S = TypeVar("S")
@@ -53,30 +53,11 @@ class Entry(NamedTuple):
         return self.uri.rpartition("/")[2]
 
 
-class OrcSummary(NamedTuple):
-    """What the footer of an ACID file says: rows, and the smallest and largest value of ``bucket``.
-
-    None if it is empty, or has no statistics.
-    """
-
-    rows: int
-    min_bucket: int | None
-    max_bucket: int | None
-
-
-class OrcEvents(NamedTuple):
-    """What the footer of an ACID file says: rows, and the smallest and largest ``operation``.
-
-    None if it is empty, or has no statistics.
-    """
-
-    rows: int
-    min_operation: int | None
-    max_operation: int | None
-
-
 class HadoopFilesystem:
-    """Hadoop's FileSystem of whatever scheme a URI has, with the credentials of the Spark application."""
+    """Hadoop's FileSystem of whatever scheme a URI has, with the credentials of the Spark application.
+
+    :ivar footers: what files say of themselves.
+    """
 
     def __init__(self, gateway: Any, jvm: Any, conf: Any) -> None:
         self.gateway = gateway
@@ -87,15 +68,12 @@ class HadoopFilesystem:
         self._path = hadoop.fs.Path
         self._file_util = hadoop.fs.FileUtil
         self._to_paths = hadoop.util.StringUtils.stringToPath
-        self._orc_file = jvm.org.apache.orc.OrcFile
-        parquet = jvm.org.apache.parquet.hadoop
-        self._parquet_reader = parquet.ParquetFileReader
-        self._parquet_input = parquet.util.HadoopInputFile
         self._io_utils = jvm.org.apache.commons.io.IOUtils
         self._class = jvm.java.lang.Class.forName
         self._strings = self._class("[Ljava.lang.String;")
         self._mapper = self._status_mapper(jvm.com.fasterxml.jackson)
         self._filesystems: dict[str, Any] = {}
+        self.footers = Footers(jvm, conf, self._mapper)
 
     @classmethod
     def of(cls, spark: SparkSession) -> HadoopFilesystem:
@@ -341,85 +319,6 @@ class HadoopFilesystem:
     def _created(self, uri: str) -> TextWriter:
         return TextWriter(self._filesystem(uri).create(self._path(uri), False))
 
-    def orc_summary(self, uri: str) -> OrcSummary:
-        """Rows and bucket values of an ACID file, from its footer."""
-        reader = self.orc_reader(uri)
-        try:
-            rows = int(reader.getNumberOfRows())
-            if rows == 0 and reader.getStripes().size() == 0:
-                return OrcSummary(0, None, None)
-            # Column 0 is the file itself, then operation, originalTransaction, bucket.
-            statistics = reader.getStatistics()
-            if not _has_statistics(uri, reader, rows, int(statistics[0].getNumberOfValues())):
-                return OrcSummary(rows, None, None)
-            bucket = statistics[3]
-            return OrcSummary(rows, int(bucket.getMinimum()), int(bucket.getMaximum()))
-        finally:
-            reader.close()
-
-    def orc_events(self, uri: str) -> OrcEvents:
-        """Rows and kinds of events of an ACID file, from its footer.
-
-        :raises CorruptTableError: when the footer cannot be read, contradicts itself, or is not that of an ACID file.
-        """
-        reader = self.orc_reader(uri)
-        try:
-            rows = int(reader.getNumberOfRows())
-            if rows == 0 and reader.getStripes().size() == 0:
-                return OrcEvents(0, None, None)
-            fields = reader.getSchema().getFieldNames()
-            every = reader.getStatistics() if fields is not None and fields.size() == _EVENT_COLUMNS else None
-            if every is None or str(fields.get(0)).lower() != "operation":
-                raise CorruptTableError(f"{uri} is called like an ACID file, but does not have its six columns")
-            if not _has_statistics(uri, reader, rows, int(every[0].getNumberOfValues())):
-                return OrcEvents(rows, None, None)
-            statistics = every[1]
-            return OrcEvents(rows, int(statistics.getMinimum()), int(statistics.getMaximum()))
-        finally:
-            reader.close()
-
-    def orc_row_names(self, uri: str) -> list[str]:
-        """Names of the fields of ``row`` in an ACID file, from its footer.
-
-        :raises CorruptTableError: when the footer cannot be read, or is not that of an ACID file.
-        """
-        reader = self.orc_reader(uri)
-        try:
-            fields = reader.getSchema().getChildren()
-            if fields is None or fields.size() != 6 or fields.get(5).getFieldNames() is None:
-                raise CorruptTableError(f"{uri} is called like an ACID file, but does not have its six columns")
-            names: list[str] = json.loads(self._mapper.writeValueAsString(fields.get(5).getFieldNames()))
-            return names
-        finally:
-            reader.close()
-
-    def orc_rows(self, uri: str) -> int:
-        """Rows of any ORC file, from its footer.
-
-        :raises CorruptTableError: when the footer cannot be read.
-        """
-        reader = self.orc_reader(uri)
-        try:
-            rows = int(reader.getNumberOfRows())
-            _has_statistics(uri, reader, rows, rows)  # other writers' files may have no statistics
-            return rows
-        finally:
-            reader.close()
-
-    def parquet_rows(self, uri: str) -> int:
-        """Rows of a Parquet file, from its footer.
-
-        :raises CorruptTableError: when the footer cannot be read.
-        """
-        try:
-            reader = self._parquet_reader.open(self._parquet_input.fromPath(self._path(uri), self._conf))
-        except Py4JJavaError as error:
-            raise _unreadable(uri, error, "") from error
-        try:
-            return int(reader.getRecordCount())
-        finally:
-            reader.close()
-
     def class_name(self, java_object: Any) -> str:
         """The name of a Java object's class."""
         return str(java_object.getClass().getName())
@@ -432,43 +331,6 @@ class HadoopFilesystem:
     def conf(self) -> Any:
         """Hadoop's configuration of the application; copy it before changing anything."""
         return self._conf
-
-    def orc_reader(self, uri: str) -> Any:
-        """ORC's reader of a file; close it.
-
-        :raises CorruptTableError: when its footer cannot be read.
-        """
-        try:
-            return self._orc_file.createReader(self._path(uri), self._orc_file.readerOptions(self._conf))
-        except Py4JJavaError as error:
-            raise _unreadable(uri, error, ", and rows would be lost without it") from error
-
-
-def _unreadable(uri: str, error: Py4JJavaError, without: str) -> HiveAcidError:
-    """What it means that a file cannot be opened: damage, unless its storage says nothing about it (R17)."""
-    text = str(error)
-    unknown = login_is_over(text) or storage_is_silent(text)
-    if unknown is not None:
-        return JobFailedError(f"{uri}: {unknown}")
-    return CorruptTableError(f"{uri} is missing or cannot be read{without}: {java_message(error)}")
-
-
-def _has_statistics(uri: str, reader: Any, rows: int, counted: int) -> bool:
-    """Refuse a file whose footer contradicts itself about its rows; all of it has been read already.
-
-    A Hive 3.1 that compacts writes files without row index, and counts nothing in their statistics: false for those.
-
-    :param counted: what the statistics say.
-    """
-    stripes = reader.getStripes()
-    stored = sum(int(stripes.get(i).getNumberOfRows()) for i in range(stripes.size()))
-    says_nothing = counted == 0 and int(reader.getRowIndexStride()) == 0
-    if rows != stored or not (rows == counted or says_nothing):
-        raise CorruptTableError(
-            f"{uri} has a footer that says {rows} rows, its stripes say {stored} and its statistics {counted}: the "
-            "file is damaged, and rows would be missing or counted wrongly; restore it"
-        )
-    return rows == counted
 
 
 @lru_cache(maxsize=1)
@@ -517,21 +379,6 @@ def in_threads(call: Callable[[S], R], items: Sequence[S]) -> list[R]:
         return [call(item) for item in items]
     with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="hadoop") as pool:
         return list(pool.map(call, items))
-
-
-def is_java(error: Py4JJavaError, class_name: str) -> bool:
-    """Whether a Java exception is of a class or of one derived from it."""
-    kind = error.java_exception.getClass()
-    while kind is not None:
-        if kind.getName() == class_name:
-            return True
-        kind = kind.getSuperclass()
-    return False
-
-
-def java_message(error: Py4JJavaError) -> str:
-    """The first line of what a Java exception says."""
-    return str(error.java_exception.toString()).partition("\n")[0]
 
 
 def _entry(path: str, text: str) -> Entry:

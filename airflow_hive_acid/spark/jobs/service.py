@@ -38,7 +38,8 @@ from airflow_hive_acid.format.services import (
     birth,
     place,
 )
-from airflow_hive_acid.spark.hadoop import HadoopFilesystem, java_message
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.java_errors import java_message
 from airflow_hive_acid.spark.jobs.run import execute
 from airflow_hive_acid.spark.jobs.spool import ALIVE, Spool
 

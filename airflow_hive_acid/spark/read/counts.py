@@ -38,10 +38,10 @@ def live_rows(spark: SparkSession, snapshot: TableSnapshot) -> int | None:
     if files.filtered or (files.originals and files.deletes):
         return None
     fs = HadoopFilesystem.of(spark)
-    counts = in_threads(fs.orc_events, [f.uri for f in files.clean])
+    counts = in_threads(fs.footers.orc_events, [f.uri for f in files.clean])
     if any(c.rows and (c.min_operation, c.max_operation) != _INSERTS_ONLY for c in counts):
         return None  # the scan says what is wrong
-    return sum(c.rows for c in counts) + sum(in_threads(fs.orc_rows, [f.uri for f in files.originals]))
+    return sum(c.rows for c in counts) + sum(in_threads(fs.footers.orc_rows, [f.uri for f in files.originals]))
 
 
 def counted(spark: SparkSession, query: str, views: Iterable[View]) -> DataFrame | None:

@@ -34,10 +34,10 @@ def renamed_columns(
     if not files:
         return {}
     oldest = min(files, key=lambda f: (f.min_write_id, f.max_write_id))
-    known = fs.orc_row_names(oldest.uri)
+    known = fs.footers.orc_row_names(oldest.uri)
     if not altered and len(known) >= len(columns) and _agree(known, columns):
         return {}
-    names = in_threads(lambda f: tuple(fs.orc_row_names(f.uri)), files)
+    names = in_threads(lambda f: tuple(fs.footers.orc_row_names(f.uri)), files)
     return {f.uri: found for f, found in zip(files, names, strict=True) if not _agree(found, columns)}
 
 

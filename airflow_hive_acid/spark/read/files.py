@@ -220,7 +220,7 @@ def _refuse_copies(fs: HadoopFilesystem, state: AcidState, root: str) -> None:
     """
     for directory, entry in suspected_copies(state.inserts):
         uri = paths.join(root, entry.path)
-        summary = fs.orc_summary(uri)
+        summary = fs.footers.orc_summary(uri)
         values = [v for v in (summary.min_bucket, summary.max_bucket) if v is not None]
         of_directory = directory.directory.statement_id or 0
         wrong = [p.statement_id for p in map(decode_bucket, values) if p.version and p.statement_id != of_directory]

@@ -42,7 +42,7 @@ def changing_files(fs: HadoopFilesystem, files: Iterable[EventFile]) -> frozense
     :raises CorruptTableError: when a footer cannot be read.
     """
     asked = [f.uri for f in files if f.may_update]
-    found = zip(asked, in_threads(fs.orc_events, asked), strict=True)
+    found = zip(asked, in_threads(fs.footers.orc_events, asked), strict=True)
     return frozenset(uri for uri, events in found if events.rows and events.max_operation != schema.INSERTED)
 
 

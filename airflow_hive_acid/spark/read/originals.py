@@ -83,7 +83,7 @@ def rows(spark: SparkSession, table: OpenTable, files: Sequence[OriginalDataFile
 
 def _identities(fs: HadoopFilesystem, files: Sequence[OriginalDataFile]) -> list[dict[str, object]]:
     """Write id, bucket value and first row number of each file."""
-    counts = in_threads(fs.orc_rows, [f.uri for f in files])
+    counts = in_threads(fs.footers.orc_rows, [f.uri for f in files])
     reached: dict[tuple[int, int, int], int] = {}
     found: list[dict[str, object]] = []
     for file, count in zip(files, counts, strict=True):

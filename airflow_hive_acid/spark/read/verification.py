@@ -65,9 +65,9 @@ def _live(fs: HadoopFilesystem, snapshot: TableSnapshot, root: str, state: AcidS
     files = counted_files(state, insert_only=snapshot.insert_only)
     uris = [paths.join(root, entry.path) for entry in files]
     if not snapshot.insert_only:
-        rows = [events.rows for events in in_threads(fs.orc_events, uris)]
+        rows = [events.rows for events in in_threads(fs.footers.orc_events, uris)]
     else:
-        rows = in_threads(fs.orc_rows if snapshot.format == "orc" else fs.parquet_rows, uris)
+        rows = in_threads(fs.footers.orc_rows if snapshot.format == "orc" else fs.footers.parquet_rows, uris)
     known = dict(zip((entry.path for entry in files), rows, strict=True))
     return count_live(state, lambda entry: known.get(entry.path), insert_only=snapshot.insert_only)
 

@@ -20,7 +20,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, bucket_file_name, delta_name, parse_bucket_file
-from airflow_hive_acid.spark.hadoop import HadoopFilesystem, java_message
+from airflow_hive_acid.spark.java_errors import java_message
 from airflow_hive_acid.spark.write import insert
 from airflow_hive_acid.spark.write.output import Destination, Staging, orc_options, start_directory
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_hive_acid.format.jobs import Append, CloseBatch
+    from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 
 _LOCAL = "file:"
 _HDFS_STREAM = "org.apache.hadoop.hdfs.client.HdfsDataOutputStream"
@@ -144,7 +145,7 @@ def _opened(fs: HadoopFilesystem, like: str, target: str, properties: Mapping[st
     for key, value in options.items():
         conf.set(key, value)
     conf.set("orc.compress", "NONE" if codec == "UNCOMPRESSED" else codec)
-    reader = fs.orc_reader(like)
+    reader = fs.footers.orc_reader(like)
     try:
         schema = reader.getSchema()
     finally:
@@ -178,7 +179,7 @@ def _note(fs: HadoopFilesystem, file: OpenFile) -> None:
 
 def _copy_rows(fs: HadoopFilesystem, source: str, writer: Any) -> None:
     """Append all rows of a file: two calls for a thousand rows."""
-    reader = fs.orc_reader(source)
+    reader = fs.footers.orc_reader(source)
     try:
         batch, records = reader.getSchema().createRowBatch(), reader.rows()
         try:

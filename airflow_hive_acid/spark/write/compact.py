@@ -81,7 +81,8 @@ def _check_footers(spark: SparkSession, table: OpenTable) -> None:
 
     :raises CorruptTableError: for a footer that contradicts itself.
     """
-    in_threads(HadoopFilesystem.of(spark).orc_events, [f.uri for f in (*table.files.inserts, *table.files.deletes)])
+    footers = HadoopFilesystem.of(spark).footers
+    in_threads(footers.orc_events, [f.uri for f in (*table.files.inserts, *table.files.deletes)])
 
 
 class _Compaction:

@@ -16,7 +16,8 @@ from py4j.protocol import Py4JJavaError
 from airflow_hive_acid.errors import CopyFailedError, CorruptDumpError
 from airflow_hive_acid.format.jobs import CopiedFile
 from airflow_hive_acid.spark.accelerator import accelerator
-from airflow_hive_acid.spark.hadoop import in_threads, is_java
+from airflow_hive_acid.spark.hadoop import in_threads
+from airflow_hive_acid.spark.java_errors import is_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem, OrcSummary
+    from airflow_hive_acid.spark.footers import OrcSummary
+    from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem
 
 _PART_FILE = re.compile(r"part-([0-9]+)-.*[-.]c([0-9]+)\..*")
 _BLOOM = "orc.bloom.filter.columns"
@@ -113,7 +114,7 @@ def _arranged(
     staging: Staging, files: list[_PartFile], place: Callable[[tuple[str, ...]], Destination], label: str
 ) -> list[WrittenDirectory]:
     """Name, check and move files to their places in staging; those without rows are left behind."""
-    summaries = in_threads(staging.fs.orc_summary, [f.entry.uri for f in files])
+    summaries = in_threads(staging.fs.footers.orc_summary, [f.entry.uri for f in files])
     finished = []
     for file, summary in zip(files, summaries, strict=True):
         if summary.rows:

@@ -132,9 +132,9 @@ def _counts(rows: DataFrame, files: Sequence[_PartFile], staging: Staging, kind:
     """Rows in each file: from the footers, of text by counting."""
     uris = [f.entry.uri for f in files]
     if kind == "orc":
-        return in_threads(staging.fs.orc_rows, uris)
+        return in_threads(staging.fs.footers.orc_rows, uris)
     if kind == "parquet":
-        return in_threads(staging.fs.parquet_rows, uris)
+        return in_threads(staging.fs.footers.parquet_rows, uris)
     if not uris:
         return []
     lines = read_exactly(rows.sparkSession).text(uris).groupBy(F.col("_metadata.file_path").alias("path")).count()

@@ -20,6 +20,7 @@ class Files:
     def __init__(self, *names: tuple[str, ...]) -> None:
         self.names = {f"f{i}": found for i, found in enumerate(names)}
         self.opened: list[str] = []
+        self.footers = self
 
     def orc_row_names(self, uri: str) -> tuple[str, ...]:
         self.opened.append(uri)

@@ -185,7 +185,7 @@ def test_buckets_without_updates_in_place_are_read_as_ever(table: Any, spark: Sp
     assert opened.mixed == {(0, 0)}
     assert [f.bucket for f in opened.files.clean] == [1]
     fs = HadoopFilesystem.of(spark)
-    assert fs.orc_events(f"{table.location}/base_0000005/bucket_00001") == (1, INSERT, INSERT)
+    assert fs.footers.orc_events(f"{table.location}/base_0000005/bucket_00001") == (1, INSERT, INSERT)
 
 
 @pytest.mark.parametrize("way", [pytest.param("auto", id="jar"), WITHOUT_THE_JAR])
