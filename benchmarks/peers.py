@@ -109,6 +109,7 @@ def session(cores: int, directory: Path) -> SparkSession:
 
     from airflow_hive_acid.engine.applications.spark_conf import accelerator_jar
     from airflow_hive_acid.engine.applications.spark_version import spark_of_python
+    from airflow_hive_acid.spark.conf import GENERATED_CLASSES
 
     jars = [*sorted((HOME / "jars").glob("*.jar")), accelerator_jar("auto", spark_of_python())]
     spark = (
@@ -121,6 +122,7 @@ def session(cores: int, directory: Path) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
+        .config(map=GENERATED_CLASSES)  # as in applications of ours; it is for all
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.sql.autoBroadcastJoinThreshold", "64MB")
         .config(

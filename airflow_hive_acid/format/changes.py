@@ -41,7 +41,8 @@ class Changes:
     :param cleaned: by partition name, the largest write id up to which a Cleaner may have removed what was replaced.
     :param txns: by write id (as text), its txn, where that is known.
     :param told: data columns that a deleted row is told with, the others are NULL; None for all. Without any, deleted
-        rows need not be looked for. Net and with some, a row that was deleted twice (R18) may be told twice.
+        rows need not be looked for. Net and with some, a row that was deleted twice (R18) may be told twice, and by
+        which write id it was deleted is not told.
     """
 
     first: int

@@ -30,6 +30,13 @@ RANGE_BYTES_KEY = "spark.hive.acid.range.bytes"
 """
 RANGE_BYTES = 16 << 20
 
+GENERATED_CLASSES = {"spark.sql.codegen.cache.maxEntries": "500"}
+"""For applications that run more than one statement: how many generated classes Spark keeps.
+
+A statement has 10 to 40, and each counts twice, for driver and executor. Of Spark's 100 those of a statement that comes
+again are gone when two others have run, and are compiled anew, by Java's optimising compiler, too.
+"""
+
 EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 
 REQUIRED = {

@@ -1,8 +1,8 @@
 """The Spark configuration of our applications, and the file in which spark-submit gets it.
 
 Local masters get settings for small jobs on one machine, where the start is most of the time; everything else gets
-only what correctness asks for. The file, readable by its owner alone, keeps secrets such as object-store keys out of
-the process list.
+only what correctness asks for and what is good on any machine. The file, readable by its owner alone, keeps secrets
+such as object-store keys out of the process list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from airflow_hive_acid import resources
 from airflow_hive_acid.engine.applications.class_archive import archive_options
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.maintenance.worker.jobs import DRIVER_MEMORY, EXECUTOR_MEMORY
-from airflow_hive_acid.spark.conf import ACCELERATOR_KEY, JAVA_OPTIONS, RANGE_BYTES, RANGE_BYTES_KEY, SMALL_JVM
+from airflow_hive_acid.spark.conf import (
+    ACCELERATOR_KEY,
+    GENERATED_CLASSES,
+    JAVA_OPTIONS,
+    RANGE_BYTES,
+    RANGE_BYTES_KEY,
+    SMALL_JVM,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +38,7 @@ ALWAYS = {
     # R5: a driver that the cluster manager starts a second time would write a second time.
     "spark.yarn.maxAppAttempts": "1",
     "spark.log.level": "WARN",
+    **GENERATED_CLASSES,
 }
 #: The newest Spark that a jar is made for, and its Scala.
 NEWEST = ("4.3", "2.13")

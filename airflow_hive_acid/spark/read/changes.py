@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -23,8 +23,9 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.changes import PartKind, as_of, complete_up_to, partition_changes
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
-from airflow_hive_acid.spark.read import in_place, originals, plain
+from airflow_hive_acid.spark.read import fast_reader, in_place, originals, plain
 from airflow_hive_acid.spark.read.files import list_partitions, partition_roots
 from airflow_hive_acid.spark.read.open_tables import only_seen
 from airflow_hive_acid.spark.read.reader import (
@@ -57,12 +58,14 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.changes import Changes, Part
     from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.spark.read.data_files import EventFile, OriginalDataFile
     from airflow_hive_acid.spark.read.open_tables import OpenTable
 
 _BY = f"{schema.INTERNAL_PREFIX}by"
 _GONE = f"{schema.INTERNAL_PREFIX}gone"
 _OF = f"{schema.INTERNAL_PREFIX}of_"
 _KNOWN_PATH = f"{schema.INTERNAL_PREFIX}changed_path"
+_KEYS = (*schema.IDENTITY, schema.PARTITION)
 _INTERNAL = (*IDENTITY, schema.PARTITION, _BY, _GONE)
 
 
@@ -243,42 +246,86 @@ def _deleted(spark: SparkSession, table: OpenTable, first: int, wanted: Changes)
     if not files:
         return []
     told = wanted.told
-    keys = [*schema.IDENTITY, schema.PARTITION]
-    named = {schema.BUCKET: in_place.packed_bucket(table)}
-    events = delete_events(spark, table, files)
-    if any(f.min_write_id < first for f in files):
-        events = events.where(f"coalesce({schema.CURRENT_WRITE_ID}, 0L) >= {first}L")
+    # Where deletes were merged, older ones are among them, which the jar does not tell apart.
+    is_exact = all(f.min_write_id >= first for f in files)
+    package = accelerator(spark) if wanted.net and told is not None and is_exact else None
+    newest = first - 1 if wanted.net else max(f.max_write_id for f in files)
+    if told == ():
+        gone = _gone(spark, table, files, first, wanted, newest, package=package)
+        named_again = gone.selectExpr(
+            *[f"{_OF}{k} as {k}" for k in _KEYS], f"{_OF}by", *table.partitions.internal_names
+        )
+        return [project(named_again, _outputs(table, f"{_OF}by", "true", told))]
     reach: dict[tuple[int, int], int] = {}
     for f in files:
         reach[f.partition, f.bucket] = max(f.max_write_id, reach.get((f.partition, f.bucket), 0))
-    newest = first - 1 if wanted.net else max(f.max_write_id for f in files)
     hit = [f for f in table.files.inserts if f.min_write_id <= min(newest, reach.get((f.partition, f.bucket), -1))]
-    # A number in an expression is compiled anew each time; files from before the range hold no rows of it.
-    if wanted.net and (told == () or any(f.max_write_id > newest for f in hit)):
-        events = events.where(f"coalesce({schema.IDENTITY[0]}, 0L) <= {newest}L")
-    places = table.partitions.internal_names if told == () else ()
+    loaded = [f for f in table.files.originals if f.write_id <= min(newest, reach.get((f.partition, f.bucket), -1))]
+    by = f"{_OF}by" if told is None or not wanted.net else "cast(null as bigint)"
+    outputs = _outputs(table, by, "true", told)
+    parts = []
+    if package is not None:
+        fast, slow = fast_reader.divide(table, hit)
+        hit = list(slow)
+        if fast:
+            found = fast_reader.deleted_events(spark, package, table, fast, files, newest)
+            parts.append(project(found, outputs))
+    if rows := _to_be_found(spark, table, hit, loaded):
+        # A number in an expression is compiled anew each time; files from before the range hold no rows of it.
+        bound = newest if wanted.net and any(f.max_write_id > newest for f in hit) else None
+        gone = _gone(spark, table, files, first, wanted, bound)
+        if sum(f.size for f in files) <= BROADCAST_DELETES_BYTES:
+            gone = F.broadcast(gone)
+        joined = union(rows).join(gone, F.expr(" and ".join(f"{k} = {_OF}{k}" for k in _KEYS)))
+        parts.append(project(joined, outputs))
+    return parts
+
+
+def _gone(
+    spark: SparkSession,
+    table: OpenTable,
+    files: Sequence[EventFile],
+    first: int,
+    wanted: Changes,
+    made_up_to: int | None,
+    *,
+    package: Any = None,
+) -> DataFrame:
+    """Which rows the range has deleted, and by which write id.
+
+    :param made_up_to: the newest write id of the rows; None for any.
+    :param package: of the jar, if it is to read the events.
+    """
+    if package is not None and made_up_to is not None:
+        events = fast_reader.delete_events(spark, package, table, files, made_up_to)
+    else:
+        events = delete_events(spark, table, files)
+        if any(f.min_write_id < first for f in files):
+            events = events.where(f"coalesce({schema.CURRENT_WRITE_ID}, 0L) >= {first}L")
+        if wanted.net and made_up_to is not None:
+            events = events.where(f"coalesce({schema.IDENTITY[0]}, 0L) <= {made_up_to}L")
+    named = {schema.BUCKET: in_place.packed_bucket(table)}
+    places = table.partitions.internal_names if wanted.told == () else ()
     gone = events.selectExpr(
-        *[f"{named.get(k, k)} as {_OF}{k}" for k in keys], f"{schema.CURRENT_WRITE_ID} as {_OF}by", *places
+        *[f"{named.get(k, k)} as {_OF}{k}" for k in _KEYS], f"{schema.CURRENT_WRITE_ID} as {_OF}by", *places
     )
-    if not (wanted.net and told):
-        # An UPDATE by Hive's multi-statement transactions may have left a delete twice (R18).
-        gone = gone.groupBy(*[f"{_OF}{k}" for k in keys], *places).agg(F.min(f"{_OF}by").alias(f"{_OF}by"))
-    if told == ():
-        named_again = gone.selectExpr(*[f"{_OF}{k} as {k}" for k in keys], f"{_OF}by", *places)
-        return [project(named_again, _outputs(table, f"{_OF}by", "true", told))]
-    if sum(f.size for f in files) <= BROADCAST_DELETES_BYTES:
-        gone = F.broadcast(gone)
+    if wanted.net and wanted.told:
+        return gone
+    # An UPDATE by Hive's multi-statement transactions may have left a delete twice (R18).
+    return gone.groupBy(*[f"{_OF}{k}" for k in _KEYS], *places).agg(F.min(f"{_OF}by").alias(f"{_OF}by"))
+
+
+def _to_be_found(
+    spark: SparkSession, table: OpenTable, files: Sequence[EventFile], loaded: Sequence[OriginalDataFile]
+) -> list[DataFrame]:
+    """The rows of files, to be joined with the events that have deleted some of them."""
     columns = [*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names]
     rows = []
-    if hit:
-        rows.append(only_seen(insert_events(spark, table, hit), table, hit).select(*columns))
-    loaded = [f for f in table.files.originals if f.write_id <= min(newest, reach.get((f.partition, f.bucket), -1))]
+    if files:
+        rows.append(only_seen(insert_events(spark, table, files), table, files).select(*columns))
     if loaded:
         rows.append(originals.rows(spark, table, loaded, identity=True).select(*columns))
-    if not rows:
-        return []
-    found = union(rows).join(gone, F.expr(" and ".join(f"{k} = {_OF}{k}" for k in keys)))
-    return [project(found, _outputs(table, f"{_OF}by", "true", told))]
+    return rows
 
 
 def _plain_rows(

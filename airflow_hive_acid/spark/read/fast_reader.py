@@ -31,6 +31,8 @@ An event takes 1 to 4 bytes in the file and about 2 in the bitmap, so this is at
 is joined with its deletes by Spark, which can spill.
 """
 
+_ANY = (1 << 63) - 1
+
 
 class Divided(NamedTuple):
     """Files for the jar, and those that only Spark's own source reads."""
@@ -64,21 +66,74 @@ def rows(spark: SparkSession, package: Any, table: OpenTable, files: Sequence[Ev
         for name in schema.IDENTITY
     ]
     outputs.append(_output(schema.PARTITION, schema.header_type(schema.OPERATION), "ORDINAL", 0))
-    return _frame(spark, package, table, files, outputs, schema.INSERTED, live=True)
+    return _frame(spark, package, table, files, outputs, _live(table))
 
 
 def events(
+    spark: SparkSession, package: Any, table: OpenTable, files: Sequence[EventFile], live: bool = False
+) -> DataFrame:
+    """Insert events as they are stored: the six columns, the partition ordinal and the partition values.
+
+    :param live: only what the snapshot sees and no delete event hits.
+    """
+    return _frame(spark, package, table, files, _stored(table), _live(table) if live else _Rows())
+
+
+def deleted_events(
     spark: SparkSession,
     package: Any,
     table: OpenTable,
     files: Sequence[EventFile],
-    operation: int = schema.INSERTED,
-    live: bool = False,
+    deletes: Sequence[EventFile],
+    made_up_to: int,
 ) -> DataFrame:
-    """Events as they are stored: the six columns, the partition ordinal and the partition values.
+    """Insert events that the snapshot sees and these delete events hit, each once.
 
-    :param live: only what the snapshot sees and no delete event hits.
+    :param deletes: files of delete events.
+    :param made_up_to: the newest write id of the rows.
     """
+    hit = {(f.partition, f.bucket) for f in deletes}
+    reached = [f for f in files if (f.partition, f.bucket) in hit]
+    which = _Rows(frozenset(f.uri for f in reached), tuple(deletes), check=True, deleted=True, made_up_to=made_up_to)
+    return _frame(spark, package, table, reached, _stored(table), which)
+
+
+def delete_events(
+    spark: SparkSession, package: Any, table: OpenTable, files: Sequence[EventFile], made_up_to: int
+) -> DataFrame:
+    """Delete events that the snapshot sees.
+
+    :param made_up_to: the newest write id of the rows that they name.
+    """
+    which = _Rows(check=True, made_up_to=made_up_to)
+    return _frame(spark, package, table, files, _stored(table), which, schema.DELETED)
+
+
+class _Rows(NamedTuple):
+    """Which events of files are wanted.
+
+    :param filtered: files whose rows the delete events may hit, by their URI.
+    :param deletes: files of these delete events.
+    :param check: only events that the snapshot sees.
+    :param deleted: those that are hit, instead of the others.
+    :param made_up_to: the newest write id that has inserted the row; None for any. In this place it costs nothing; a
+        number in an expression is compiled anew each time.
+    """
+
+    filtered: frozenset[str] = frozenset()
+    deletes: tuple[EventFile, ...] = ()
+    check: bool = False
+    deleted: bool = False
+    made_up_to: int | None = None
+
+
+def _live(table: OpenTable) -> _Rows:
+    hit = {(f.partition, f.bucket) for f in table.files.filtered}
+    deletes = tuple(f for f in table.files.deletes if (f.partition, f.bucket) in hit)
+    return _Rows(frozenset(f.uri for f in table.files.filtered), deletes, check=True)
+
+
+def _stored(table: OpenTable) -> list[dict[str, Any]]:
     outputs = [_output(name, schema.header_type(name), "HEADER", i) for i, name in enumerate(schema.HEADER)]
     outputs.append(_output(schema.ROW, schema.row_type(table.columns), "ROW", 0))
     outputs.append(_output(schema.PARTITION, schema.header_type(schema.OPERATION), "ORDINAL", 0))
@@ -87,7 +142,7 @@ def events(
         _output(name, column.type, "VALUE", i)
         for i, (name, column) in enumerate(zip(names, table.partition_columns, strict=True))
     ]
-    return _frame(spark, package, table, files, outputs, operation, live)
+    return outputs
 
 
 def _output(name: str, kind: Any, source: str, index: int) -> dict[str, Any]:
@@ -100,30 +155,31 @@ def _frame(
     table: OpenTable,
     files: Sequence[EventFile],
     outputs: Sequence[dict[str, Any]],
-    operation: int,
-    live: bool,
+    which: _Rows,
+    operation: int = schema.INSERTED,
 ) -> DataFrame:
     names: dict[tuple[str, ...], int] = {}
-    hit = {(f.partition, f.bucket) for f in table.files.filtered} if live else set()
-    filtered = {f.uri for f in table.files.filtered}
     entries = []
     for file in files:
         renamed = table.renamed.get(file.uri)
         index = -1 if renamed is None else names.setdefault(renamed, len(names))
-        entries.append(_entry(file, check=live and file.check_rows, deletes=live and file.uri in filtered, names=index))
-    deletes = [f for f in table.files.deletes if (f.partition, f.bucket) in hit]
+        entries.append(
+            _entry(file, check=which.check and file.check_rows, deletes=file.uri in which.filtered, names=index)
+        )
     document = {
         "table": table.name,
         "row": schema.row_type(table.columns).jsonValue(),
         "outputs": list(outputs),
         "operation": operation,
+        "deleted_only": which.deleted,
+        "made_up_to": _ANY if which.made_up_to is None else which.made_up_to,
         "high_watermark": table.write_ids.high_watermark,
-        "exceptions": _hidden(table, [*files, *deletes]),
+        "exceptions": _hidden(table, [*files, *which.deletes]),
         "partition_types": [c.type.jsonValue() for c in table.partition_columns],
         "partitions": [[None if v == DEFAULT_PARTITION else v for v in row] for row in table.partitions.values],
         "names": [list(found) for found in names],
         "files": entries,
-        "deletes": [_entry(f, check=f.check_rows, deletes=False, names=-1) for f in deletes],
+        "deletes": [_entry(f, check=f.check_rows, deletes=False, names=-1) for f in which.deletes],
     }
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     found = package.read.SnapshotTable.frame(spark._jsparkSession, text)

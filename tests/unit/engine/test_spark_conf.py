@@ -23,12 +23,13 @@ def test_local_master_gets_settings_for_small_jobs():
     assert settings["spark.driver.extraJavaOptions"].startswith("-Duser.timezone=UTC -XX:+UseSerialGC")
 
 
-def test_cluster_gets_only_what_correctness_asks_for():
+def test_cluster_gets_only_what_correctness_asks_for_and_what_is_good_on_any_machine():
     assert configuration("yarn", "/scratch", {}, deploy_mode="cluster") == {
         "spark.hive.acid.accelerator": "off",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.yarn.maxAppAttempts": "1",
+        "spark.sql.codegen.cache.maxEntries": "500",
         "spark.log.level": "WARN",
     }
 

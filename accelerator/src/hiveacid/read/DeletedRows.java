@@ -100,18 +100,25 @@ final class DeletedRows {
     private PeekableIntIterator ahead;
 
     /**
-     * Which rows of a batch are left.
+     * Which rows of a batch are left: those that no delete event names, or the others.
      *
      * @param candidates rows to look at, or null for the first {@code count}
-     * @param left gets the rows that no delete event names; may be {@code candidates}
+     * @param left gets them; may be {@code candidates}
+     * @param wanted whether those that are deleted are left
      * @return how many those are
      */
     int retain(
-        HeaderColumn writeIds, HeaderColumn buckets, HeaderColumn numbers, int[] candidates, int count, int[] left) {
+        HeaderColumn writeIds,
+        HeaderColumn buckets,
+        HeaderColumn numbers,
+        int[] candidates,
+        int count,
+        int[] left,
+        boolean wanted) {
       int found = 0;
       for (int k = 0; k < count; k++) {
         int i = candidates == null ? k : candidates[k];
-        if (!isDeleted(writeIds.at(i), buckets.at(i), numbers.at(i))) {
+        if (isDeleted(writeIds.at(i), buckets.at(i), numbers.at(i)) == wanted) {
           left[found++] = i;
         }
       }

@@ -34,6 +34,10 @@ final class ScanSpec implements Serializable {
   final StructType row;
   final List<Output> outputs;
   final int operation;
+  /** Whether the rows are those that delete events name, instead of all others. */
+  final boolean deletedOnly;
+  /** Rows that a later write id has made are left out. */
+  final long madeUpTo;
   private final long highWatermark;
   private final long[] exceptions;
 
@@ -42,6 +46,8 @@ final class ScanSpec implements Serializable {
     table = document.get("table").asText();
     row = (StructType) DataType.fromJson(document.get("row").toString());
     operation = document.get("operation").asInt();
+    deletedOnly = document.get("deleted_only").asBoolean();
+    madeUpTo = document.get("made_up_to").asLong();
     highWatermark = document.get("high_watermark").asLong();
     JsonNode hidden = document.get("exceptions");
     exceptions = new long[hidden.size()];
@@ -86,6 +92,11 @@ final class ScanSpec implements Serializable {
       }
     }
     throw new IllegalArgumentException("no output column " + name + " in " + table);
+  }
+
+  /** Whether all rows that the snapshot sees are wanted, deleted ones apart. */
+  boolean isWhole() {
+    return !deletedOnly && madeUpTo == Long.MAX_VALUE;
   }
 
   /** Whether the snapshot sees what this write id did. */

@@ -124,7 +124,7 @@ final class SnapshotScanBuilder extends CatalystScanBuilder implements SupportsP
 
   /** count(*) of files in which every row is live. */
   private boolean footersKnow(Aggregation aggregation) {
-    if (aggregation.groupByExpressions().length > 0 || filtered) {
+    if (aggregation.groupByExpressions().length > 0 || filtered || !table.spec.isWhole()) {
       return false;
     }
     for (AggregateFunc function : aggregation.aggregateExpressions()) {

@@ -35,6 +35,7 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
   private ColumnarBatch batch;
   private DeletedRows.Cursor deleted;
   private boolean check;
+  private boolean checkMade;
   private int[] selection;
   private long counted;
   private long decodedRows;
@@ -106,6 +107,11 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
     }
     DeletedRows found = split.deletes() == null ? null : DeleteCache.get(split.deletes(), spec, conf);
     deleted = found == null || found.isEmpty() ? null : found.cursor();
+    if (spec.deletedOnly && (deleted == null || liveRows(found, split, rows) == rows)) {
+      passedOver += rows;
+      close();
+      return;
+    }
     check = split.file().check();
     if (check && file.isConstant(OrcTypes.CURRENT)) {
       if (!spec.sees(file.constantOf(OrcTypes.CURRENT))) {
@@ -114,8 +120,17 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
       }
       check = false;
     }
+    checkMade = spec.madeUpTo < Long.MAX_VALUE;
+    if (checkMade && file.isConstant(OrcTypes.ORIGINAL)) {
+      if (file.constantOf(OrcTypes.ORIGINAL) > spec.madeUpTo) {
+        close();
+        return;
+      }
+      checkMade = false;
+    }
     boolean[] header = new boolean[OrcTypes.ROW];
     header[OrcTypes.CURRENT] = check;
+    header[OrcTypes.ORIGINAL] = checkMade;
     for (Output output : scan.columns()) {
       if (output.source() == Source.HEADER && !file.isConstant(output.index())) {
         header[output.index()] = true;
@@ -126,7 +141,7 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
     for (boolean wanted : header) {
       anything |= wanted;
     }
-    if (deleted != null && !anything) {
+    if (deleted != null && !anything && !spec.deletedOnly) {
       long live = liveRows(found, split, rows);
       if (live >= 0) {
         passedOver += rows - live;
@@ -147,7 +162,7 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
     columns = new ColumnVector[scan.columns().size()];
     bound = bind(split);
     batch = new ColumnarBatch(columns);
-    selection = check || deleted != null ? new int[scan.batchSize()] : null;
+    selection = check || checkMade || deleted != null ? new int[scan.batchSize()] : null;
     if (!anything) {
       counted = rows;
       close();
@@ -155,7 +170,7 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
   }
 
   /**
-   * How many rows of a split are not deleted, where only that is asked: rows of one write id and bucket value whose
+   * How many rows of a split are not deleted, where that can be told without reading them: rows of one write id and bucket value whose
    * numbers have no gap are counted in the bitmaps. -1 where they must be looked at.
    */
   private long liveRows(DeletedRows found, Split split, long rows) {
@@ -268,6 +283,18 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
       }
       candidates = selection;
     }
+    if (checkMade) {
+      HeaderColumn original = file.header(OrcTypes.ORIGINAL);
+      int seen = left;
+      left = 0;
+      for (int k = 0; k < seen; k++) {
+        int i = candidates == null ? k : candidates[k];
+        if (original.at(i) <= spec.madeUpTo) {
+          selection[left++] = i;
+        }
+      }
+      candidates = selection;
+    }
     if (deleted != null) {
       left =
           deleted.retain(
@@ -276,7 +303,8 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
               file.header(OrcTypes.ROW_NUMBER),
               candidates,
               left,
-              selection);
+              selection,
+              spec.deletedOnly);
     }
     passedOver += size - left;
     int[] selected = left == size ? null : selection;

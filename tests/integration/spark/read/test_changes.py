@@ -153,18 +153,45 @@ def test_deleted_rows_are_told_with_no_more_columns_than_are_asked_for(
     table.delete("id = 100", own, 1)
     table.delete("id in (2, 5)")
 
-    def told(net: bool, columns: tuple[str, ...] | None) -> list[dict[str, Any]]:
-        wanted = Changes(2, table.high, net=net, told=columns)
-        frame = read_changes(table.spark.newSession(), table.snapshot(), wanted)
-        return sorted((row.asDict(recursive=True) for row in frame.collect()), key=repr)
-
-    def without(row: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
-        """A deleted row with nothing but these of its data columns."""
-        gone = {"id", "name"} - set(columns) if row["change__kind"] == "delete" else set()
-        return {name: None if name in gone else value for name, value in row.items()}
-
     for net in (False, True):
-        whole = told(net, None)
+        whole = told(table, 2, net, None)
         assert {row["change__kind"] for row in whole} == {"insert", "delete"}
         for columns in (("id",), ()):
-            assert told(net, columns) == sorted((without(row, columns) for row in whole), key=repr)
+            assert told(table, 2, net, columns) == without(whole, columns, net)
+
+
+def test_deleted_rows_are_told_alike_where_files_hold_rows_and_deletes_of_several_write_ids(
+    acid_table: Callable[..., Any],
+) -> None:
+    """The base has rows of two write ids, the deletes of two more were merged, and some were never committed."""
+    table = acid_table("id int, name string")
+    table.insert("select cast(id as int), concat('n', id) from range(20)")
+    table.insert("select cast(id as int), concat('n', id) from range(20, 40)")
+    table.compact("major")
+    table.update("id % 7 = 1", name="'A'")
+    table.delete("id % 5 = 2")
+    table.compact("minor")
+    table.delete("id = 30")
+    table.aborted.add(table.high)
+    table.delete("id in (8, 31)")  # 8 was updated
+    for first, gone in ((3, 14), (5, 2)):
+        whole = told(table, first, True, None)
+        assert sum(row["change__kind"] == "delete" for row in whole) == gone
+        for columns in (("id",), ("name",), ()):
+            assert told(table, first, True, columns) == without(whole, columns, True), (first, columns)
+
+
+def told(table: Any, first: int, net: bool, columns: tuple[str, ...] | None) -> list[dict[str, Any]]:
+    wanted = Changes(first, table.high, net=net, told=columns)
+    frame = read_changes(table.spark.newSession(), table.snapshot(), wanted)
+    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=repr)
+
+
+def without(rows: list[dict[str, Any]], columns: tuple[str, ...], net: bool) -> list[dict[str, Any]]:
+    """Deleted rows with nothing but these of their data columns; net with some not by whom they were deleted either."""
+    gone = {"id", "name"} - set(columns) | ({"change__writeid"} if net and columns else set())
+    found = [
+        {name: None if name in gone and row["change__kind"] == "delete" else value for name, value in row.items()}
+        for row in rows
+    ]
+    return sorted(found, key=repr)
