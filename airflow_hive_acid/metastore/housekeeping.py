@@ -17,7 +17,6 @@ from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format.write_ids import MAX_ID
-from airflow_hive_acid.metastore.compaction.rows import same_partition
 from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
@@ -98,12 +97,16 @@ _DELETE_TXNS = delete(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE.in_(
 
 _CTC = COMPLETED_TXN_COMPONENTS
 _NEWER = _CTC.alias("newer")
-_IS_OUTDONE = and_(
+_OUTDOES = and_(
     _NEWER.c.CTC_DATABASE == _CTC.c.CTC_DATABASE,
     _NEWER.c.CTC_TABLE == _CTC.c.CTC_TABLE,
-    same_partition(_NEWER.c.CTC_PARTITION, _CTC.c.CTC_PARTITION),
     _NEWER.c.CTC_WRITEID > _CTC.c.CTC_WRITEID,
     or_(_CTC.c.CTC_UPDATE_DELETE == "N", _NEWER.c.CTC_UPDATE_DELETE == "Y"),
+)
+# Two statements, because an OR of the two keeps a database from its index: each partition was compared with each other.
+_ARE_OUTDONE = (
+    and_(_OUTDOES, _NEWER.c.CTC_PARTITION == _CTC.c.CTC_PARTITION),
+    and_(_OUTDOES, _NEWER.c.CTC_PARTITION.is_(None), _CTC.c.CTC_PARTITION.is_(None)),
 )
 
 
@@ -338,7 +341,8 @@ class Housekeeping:
         """Of the writes of one table or partition keep the newest, and the newest update or delete."""
 
         def operation(connection: Connection) -> int:
-            return connection.execute(backend_of(connection).delete_outdone(_CTC, _IS_OUTDONE)).rowcount
+            outdone = backend_of(connection).delete_outdone
+            return sum(connection.execute(outdone(_CTC, condition)).rowcount for condition in _ARE_OUTDONE)
 
         return self._database.run(operation)
 

@@ -21,6 +21,7 @@ from airflow_hive_acid.maintenance.initiator.rules import Rule, urgency
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults
 from airflow_hive_acid.metastore.compaction import Candidate, CompactionRequest, CompactionType, StoredDecision
 from airflow_hive_acid.metastore.database import now_ms
+from airflow_hive_acid.metastore.txns import min_open_watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,11 @@ MUTEX = "Initiator"
 POOL = "hive.compactor.worker.pool"
 _STEPS_PER_QUERY = 10
 """What changed is found by counting everything that was ever written; so it is asked for several steps at once."""
+WATERMARK, WALK = "HiveAcidInitiator", "HiveAcidInitiatorWalk"
+"""Ours, in rows of AUX_TABLE: below which txn all had ended when the last look began that came to its end, and when the
+last one began that compared everything."""
+_WALK_EVERY_MS = 3_600_000
+"""So often everything is compared: what was renamed, or cleaned by a Hive, has no new txn."""
 _TYPES = {Kind.MAJOR: CompactionType.MAJOR, Kind.MINOR: CompactionType.MINOR}
 
 
@@ -76,6 +82,7 @@ def look_once(
         steps = _Steps(client, thresholds, started, mutex.value or None, limit)
         for candidates in steps:
             yield _serve(client, looks, candidates, started if steps.remembers else None)
+        steps.note_end()
         if steps.left != 0:  # a Hive that looks next would take what is left for looked at
             mutex.leave(started)
 
@@ -109,6 +116,8 @@ class _Steps:
     last_checked_ms: int | None
     left: int | None
     remembers: bool = field(init=False)
+    _watermark: int = field(init=False, default=0)
+    _walked: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.remembers = self.client.compactions.decisions.is_there
@@ -121,16 +130,52 @@ class _Steps:
         if not self.remembers:
             yield self.client.compactions.find_candidates(self.last_checked_ms, self._size(self.thresholds.fetch_size))
             return
+        if self.left is None:
+            yield from self._everything()
+            return
         decisions = self.client.compactions.decisions
-        if self.left is not None:
-            yield self._counted(decisions.find_changed(self.started, self.left // 4 + 1, only_known=True))
-        size = self.thresholds.fetch_size
-        while room := self._size(size * _STEPS_PER_QUERY):
+        yield self._counted(decisions.find_changed(self.started, self.left // 4 + 1, only_known=True))
+        while room := self._size(self.thresholds.fetch_size * _STEPS_PER_QUERY):
             found = self._counted(decisions.find_changed(self.started, room))
-            for start in range(0, len(found), size):
-                yield found[start : start + size]
+            yield from self._parts(found)
             if len(found) < room:
                 return
+
+    def _everything(self) -> Iterator[list[Candidate]]:
+        """What changed since the last look that came to its end; all that was written is compared now and then."""
+        client, decisions = self.client, self.client.compactions.decisions
+        # Before anything is read: what commits meanwhile has an id from here on.
+        self._watermark = client.database.read(lambda connection: min_open_watermark(connection, client.gap_timeout_ms))
+        low, walked = self._recall(WATERMARK), self._recall(WALK)
+        room = self.thresholds.fetch_size * _STEPS_PER_QUERY
+        found = None
+        if low and self.started - walked < _WALK_EVERY_MS:
+            found = decisions.find_changed_since(low, self.started, room)
+        if found is not None:
+            yield from self._parts(found)
+            return
+        for page in decisions.walk_changed(self.started, room):
+            yield from self._parts(page)
+        self._walked = True
+
+    def note_end(self) -> None:
+        """What was written by txns that had ended when this look began needs not be asked for again."""
+        if self._watermark:
+            self._leave(WATERMARK, self._watermark)
+        if self._walked:
+            self._leave(WALK, self.started)
+
+    def _recall(self, what: str) -> int:
+        with self.client.mutexes.hold(what) as held:
+            return held.value
+
+    def _leave(self, what: str, value: int) -> None:
+        with self.client.mutexes.hold(what) as held:
+            held.leave(value)
+
+    def _parts(self, found: list[Candidate]) -> Iterator[list[Candidate]]:
+        size = self.thresholds.fetch_size
+        yield from (found[start : start + size] for start in range(0, len(found), size))
 
     def _aborted(self) -> list[Candidate]:
         """Tables and partitions with too many or too old aborted writes (Hive's second query)."""

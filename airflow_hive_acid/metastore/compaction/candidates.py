@@ -96,13 +96,15 @@ _settled = (
         _cq.CQ_COMMIT_TIME <= clock_ms() - _cq.CQ_RETRY_RETENTION - bindparam("retention_ms", type_=BigInteger),
     ),
 )
+# No OR between two NULLs: of that no database makes a hash or an index, and compares each with each.
+_part = func.coalesce(_cq.CQ_PARTITION, "")
 _lowest = (
     select(
-        _cq.CQ_DATABASE, _cq.CQ_TABLE, _cq.CQ_PARTITION,
+        _cq.CQ_DATABASE, _cq.CQ_TABLE, _part.label("part"),
         func.min(func.coalesce(_cq.CQ_HIGHEST_WRITE_ID, 0)).label("highest"),
     )
     .where(*_settled)
-    .group_by(_cq.CQ_DATABASE, _cq.CQ_TABLE, _cq.CQ_PARTITION)
+    .group_by(_cq.CQ_DATABASE, _cq.CQ_TABLE, _part)
     .subquery("lowest")
 )  # fmt: skip
 _READY = (
@@ -111,7 +113,7 @@ _READY = (
         and_(
             _lowest.c.CQ_DATABASE == _cq.CQ_DATABASE,
             _lowest.c.CQ_TABLE == _cq.CQ_TABLE,
-            same_partition(_lowest.c.CQ_PARTITION, _cq.CQ_PARTITION),
+            _lowest.c.part == _part,
             _lowest.c.highest == func.coalesce(_cq.CQ_HIGHEST_WRITE_ID, 0),
         ),
     )

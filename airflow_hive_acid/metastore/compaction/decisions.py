@@ -32,12 +32,19 @@ from sqlalchemy import (
 from airflow_hive_acid.format.partitions import spellings
 from airflow_hive_acid.metastore.compaction.candidates import UNSUCCESSFUL
 from airflow_hive_acid.metastore.compaction.model import Candidate, Resource, lists_of
+from airflow_hive_acid.metastore.compaction.written import (
+    candidate_of,
+    read_marks,
+    read_touched,
+    read_unsuccessful,
+    read_written,
+)
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_TXN_COMPONENTS
 from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_DECISION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from sqlalchemy import Connection, Select
 
@@ -64,7 +71,6 @@ _written = (
     .subquery("written")
 )  # fmt: skip
 _w = _written.c
-_ALL = select(_w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION, _w.writes, _w.txn_sum)
 _NUMBER = cast(null(), BigInteger)
 _TIME = cast(null(), DateTime)
 
@@ -126,16 +132,6 @@ _CHANGED = (
     .limit(bindparam("limit"))
 )
 _CHANGED_SINCE = _CHANGED.where(_k.looked.is_not(None))
-_partition = func.coalesce(_w.CTC_PARTITION, "")
-_BY_NAME = _ALL.order_by(_w.CTC_DATABASE, _w.CTC_TABLE, _partition).limit(bindparam("limit"))
-_AFTER = _BY_NAME.where(
-    or_(
-        _w.CTC_DATABASE > bindparam("db"),
-        and_(_w.CTC_DATABASE == bindparam("db"), _w.CTC_TABLE > bindparam("tbl")),
-        and_(_w.CTC_DATABASE == bindparam("db"), _w.CTC_TABLE == bindparam("tbl"), _partition > bindparam("part")),
-    )
-)
-_OF_TABLE = and_(_w.CTC_DATABASE == bindparam("of_db"), _w.CTC_TABLE == bindparam("of_tbl"))
 # Not by triples: MariaDB looks for those in a list of its own and misses what is no ASCII in a latin1 column. So rows
 # of other resources come, too.
 _ASKED = and_(
@@ -147,6 +143,8 @@ _ASKED = and_(
 _NEWEST = select(_had.HAD_ID, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME, _had.HAD_KIND, _had.HAD_RULE,
                  _had.HAD_REQUEST_ID).where(_ASKED)  # fmt: skip
 _DECISIONS = select(HIVE_ACID_DECISION).where(_ASKED)
+_LOOKED = select(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME, _had.HAD_LOOKED, _had.HAD_WRITES,
+                 _had.HAD_TXN_SUM, _had.HAD_AGAIN).where(_ASKED)  # fmt: skip
 _SAME_AGAIN = (
     update(HIVE_ACID_DECISION)
     .where(_had.HAD_ID == bindparam("id"))
@@ -218,6 +216,21 @@ class StoredDecision:
     looks: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was noted of a table or partition when it was looked at last.
+
+    :param when: that look, ms by the database's clock.
+    :param writes: number, and ``txn_sum`` sum of the txn ids, of its completed components then.
+    :param again: it is to be looked at in any case.
+    """
+
+    when: int
+    writes: int
+    txn_sum: int
+    again: bool
+
+
 class CompactionDecisions:
     """The Initiator's decisions in one metastore."""
 
@@ -237,8 +250,42 @@ class CompactionDecisions:
         """
         statement, parameters = (_CHANGED_SINCE if only_known else _CHANGED), {"look": look, "limit": limit}
         return self._database.read(
-            lambda connection: [_candidate(row) for row in connection.execute(statement, parameters)]
+            lambda connection: [candidate_of(row) for row in connection.execute(statement, parameters)]
         )
+
+    def find_changed_since(self, low: int, look: int, limit: int) -> list[Candidate] | None:
+        """As :meth:`find_changed`, of what txns from an id on have written, or must be looked at again; what was looked
+        at and has not changed is not read for it.
+
+        :param low: every txn with a smaller id had ended when everything was looked at last.
+        :return: None when there is more than ``limit`` of it.
+        """
+
+        def operation(connection: Connection) -> list[Candidate] | None:
+            unsuccessful = read_unsuccessful(connection)
+            touched = read_touched(connection, low, look, limit, unsuccessful)
+            if touched is None:
+                return None
+            return _due(connection, read_marks(connection, touched), look, set(unsuccessful))
+
+        return self._database.read(operation)
+
+    def walk_changed(self, look: int, size: int) -> Iterator[list[Candidate]]:
+        """As :meth:`find_changed`, all of it, by name instead of by age; one walk over everything that was written.
+
+        :param size: of the pages that are read; what is given at once is no more.
+        """
+        unsuccessful = set(self._database.read(read_unsuccessful))
+        after: Resource | None = None
+        while page := self.find_written(size, after):
+
+            def due(connection: Connection, page: list[Candidate] = page) -> list[Candidate]:
+                return _due(connection, page, look, unsuccessful)
+
+            yield self._database.read(due)
+            if len(page) < size:
+                return
+            after = page[-1].resource
 
     def find_written(
         self, limit: int, after: Resource | None = None, table: TableName | None = None
@@ -248,22 +295,13 @@ class CompactionDecisions:
         :param after: the last one of the page before.
         :param table: of this table alone.
         """
-        statement = _BY_NAME
-        parameters: dict[str, Any] = {"limit": limit}
-        if after is not None:
-            statement, parameters = _AFTER, {**parameters, **_names(after)}
-        if table is not None:
-            statement, parameters = statement.where(_OF_TABLE), {**parameters, "of_db": table[0], "of_tbl": table[1]}
-        return self._database.read(
-            lambda connection: [_candidate(row) for row in connection.execute(statement, parameters)]
-        )
+        return self._database.read(lambda connection: read_written(connection, limit, after, table))
 
     def written(self, resource: Resource) -> Candidate | None:
         """A table or partition with its completed components; None when it has none."""
-        statement = _ALL.where(_OF_TABLE, _partition.in_(spellings(resource.partition or "")))
-        parameters = {"of_db": resource.database, "of_tbl": resource.table}
-        rows = self._database.read(lambda connection: connection.execute(statement, parameters).all())
-        found = [_candidate(row) for row in rows]
+        names = spellings(resource.partition) if resource.partition else (None,)
+        asked = [replace(resource, partition=name) for name in names]
+        found = self._database.read(lambda connection: read_marks(connection, asked))
         if not found:
             return None
         writes, txn_sum = sum(one.writes for one in found), sum(one.txn_sum for one in found)
@@ -344,6 +382,37 @@ def read_decisions_of_requests(connection: Connection, request_ids: Sequence[int
     return found
 
 
+def is_due(candidate: Candidate, looked: Looked | None, look: int, *, failed: bool) -> bool:
+    """Whether something that was written has to be looked at.
+
+    :param looked: what was noted when it was looked at last.
+    :param look: when this look began; what it has looked at already is not due.
+    :param failed: its last compaction failed or was not begun.
+    """
+    if looked is None:
+        return True
+    changed = (looked.writes, looked.txn_sum) != (candidate.writes, candidate.txn_sum)
+    return looked.when < look and (changed or looked.again or failed)
+
+
+def _due(
+    connection: Connection, written: Sequence[Candidate], look: int, unsuccessful: Set[Resource]
+) -> list[Candidate]:
+    due: list[Candidate] = []
+    for part in chunks(written):
+        rows = connection.execute(_LOOKED, lists_of(one.resource for one in part))
+        known = {
+            (database, table, name): Looked(when, writes, txn_sum, again == "Y")
+            for database, table, name, when, writes, txn_sum, again in rows
+        }
+        due += [
+            one
+            for one in part
+            if is_due(one, known.get(_key_of(one.resource)), look, failed=one.resource in unsuccessful)
+        ]
+    return due
+
+
 def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
     keys = [_key_of(candidate.resource) for candidate, _ in outcomes]
     asked = lists_of(candidate.resource for candidate, _ in outcomes)
@@ -387,11 +456,6 @@ def _names(resource: Resource) -> dict[str, Any]:
 
 def _key_of(resource: Resource) -> tuple[str, str, str]:
     return resource.database, resource.table, resource.partition or ""
-
-
-def _candidate(row: Any) -> Candidate:
-    database, table, partition, writes, txn_sum = row
-    return Candidate(Resource(database, table, partition or None), writes=int(writes), txn_sum=int(txn_sum))
 
 
 def _stored(row: Any) -> StoredDecision:

@@ -81,6 +81,7 @@ class Backend:
     :cvar one_trip: a batch takes one round trip, whatever is in it, and can take the COMMIT with it; compound as well.
     :cvar calls_waiters: whoever lets go of something can wake those who wait for it.
     :cvar latin1: Hive's columns hold no other characters.
+    :cvar nulls_first: ORDER BY puts NULL before every value.
     :cvar statement_clock: it has a clock that stands still while a statement runs.
     :cvar pairs: how a statement takes a list of pairs.
     :ivar layout: how the metastore's tables differ from Hive 4's; looked up with the first connection.
@@ -92,6 +93,7 @@ class Backend:
     one_trip = False
     calls_waiters = False
     latin1 = False
+    nulls_first = True
     statement_clock = True
     pairs = PairList()
     layout = USUAL

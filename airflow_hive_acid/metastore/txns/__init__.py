@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.txns.aborts import AbortedTxns, abort_rows, abort_txn
     from airflow_hive_acid.metastore.txns.commits import CommitHooks
     from airflow_hive_acid.metastore.txns.events import aborted
+    from airflow_hive_acid.metastore.txns.history import min_open_watermark
     from airflow_hive_acid.metastore.txns.jobs import DDL_KIND, Job, JobState, tables_with_unfenced_jobs
     from airflow_hive_acid.metastore.txns.pin_rules import Pin, PinnedTable, PinState, overdue
     from airflow_hive_acid.metastore.txns.replicas import forget_mapping, seed_write_ids
@@ -52,6 +53,7 @@ else:
             "forget_mapping": "replicas",
             "left_open": "withdrawals",
             "max_allocated": "write_ids",
+            "min_open_watermark": "history",
             "overdue": "pin_rules",
             "seed_write_ids": "replicas",
             "tables_with_unfenced_jobs": "jobs",
@@ -84,6 +86,7 @@ __all__ = [
     "forget_mapping",
     "left_open",
     "max_allocated",
+    "min_open_watermark",
     "overdue",
     "seed_write_ids",
     "tables_with_unfenced_jobs",

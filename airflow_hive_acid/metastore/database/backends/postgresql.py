@@ -115,6 +115,7 @@ class PostgresqlBackend(Backend):
     """PostgreSQL."""
 
     name = "postgresql"
+    nulls_first = False
     compound = True
     one_trip = True
     calls_waiters = True

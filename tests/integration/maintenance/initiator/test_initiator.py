@@ -17,12 +17,14 @@ from airflow_hive_acid.filesystem import FileInfo
 from airflow_hive_acid.maintenance import run_history_purge, run_initiator
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.initiator.candidates import Looks
-from airflow_hive_acid.maintenance.initiator.initiator import request
+from airflow_hive_acid.maintenance.initiator.initiator import WALK, request
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.compaction.decisions import CompactionDecisions
 from airflow_hive_acid.metastore.compaction.model import Candidate, CompactionState, Resource
 from airflow_hive_acid.metastore.compaction.rows import move_to_history
 from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import AUX_TABLE
 from airflow_hive_acid.metastore.setup.schema import COMPLETED_TXN_COMPONENTS, HIVE_ACID_DECISION
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.maintenance.cycles.steps import change, rows
@@ -399,3 +401,70 @@ def test_a_thousand_are_served_in_time_with_room_for_ten(
     # and 5 new ones in between: 34 looks when this was written, no later than in the fortieth.
     assert max(asked[name] for name in cold) <= 40
     assert max(asked[name] for name in hot) <= 40
+
+
+# --- how it finds what has changed ------------------------------------------------------------------------------------
+
+
+def test_a_later_look_asks_for_what_has_changed_and_compares_everything_once_an_hour(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename has no txn of the new name: the walk finds it."""
+    walks: list[int] = []
+    walk = CompactionDecisions.walk_changed
+
+    def counted(self: CompactionDecisions, look: int, size: int) -> Any:
+        walks.append(look)
+        return walk(self, look, size)
+
+    monkeypatch.setattr(CompactionDecisions, "walk_changed", counted)
+    one, other = make_table("default.one"), make_table("default.other")
+    one.insert()
+    other.insert()
+    assert len(run_initiator(client, fs)) == 2
+    assert len(walks) == 1
+    other.insert()
+    assert [d.resource for d in run_initiator(client, fs)] == [Resource("default", "other")]
+    assert run_initiator(client, fs) == []
+    assert len(walks) == 1
+    change(client, sa.update(COMPLETED_TXN_COMPONENTS).values(CTC_TABLE="two").where(
+        COMPLETED_TXN_COMPONENTS.c.CTC_TABLE == "one"))  # fmt: skip
+    assert run_initiator(client, fs) == []
+    change(client, sa.update(AUX_TABLE).values(MT_KEY2=1).where(AUX_TABLE.c.MT_KEY1 == WALK))
+    assert [d.resource for d in run_initiator(client, fs)] == [Resource("default", "two")]
+    assert len(walks) == 2
+
+
+def test_a_txn_that_was_open_during_a_look_is_found_by_the_next_one(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """
+    t1  A opens its txn and writes
+    t2                     B, with a larger id, writes and commits
+    t3                     a look sees B
+    t4  A commits
+    t5                     a look sees A, whose id is smaller than what was seen
+    """
+    early, late = make_table("default.early"), make_table("default.late")
+    late.insert()
+    run_initiator(client, fs)
+    with client.transaction({"default.early": "insert"}):
+        late.insert()
+        assert [d.resource for d in run_initiator(client, fs)] == [Resource("default", "late")]
+    assert [d.resource for d in run_initiator(client, fs)] == [Resource("default", "early")]
+    assert early is not None
+
+
+def test_a_look_that_did_not_come_to_its_end_is_not_what_the_next_one_goes_on_from(
+    client: MetastoreClient, fs: Filesystem, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.insert()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Looks, "at", broken)
+        with pytest.raises(RuntimeError, match="disk"):
+            run_initiator(client, fs)
+    assert [d.resource for d in run_initiator(client, fs)] == [T]
