@@ -30,6 +30,10 @@ class LocalFilesystem:
         """See the protocol."""
         return scheme_of(uri) == "file"
 
+    def uploads(self, uri: str) -> None:
+        """See the protocol."""
+        return
+
     def list_files(
         self,
         uri: str,

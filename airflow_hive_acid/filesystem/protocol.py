@@ -34,6 +34,69 @@ class FileInfo:
         return self.relative.rsplit("/", 1)[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload that nobody has ended.
+
+    :param uri: the name its file gets.
+    :param upload_id: the store's name for it; a file may have several.
+    """
+
+    uri: str
+    upload_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an upload.
+
+    :param number: counted from 1.
+    :param etag: what the store calls its content.
+    :param size: bytes.
+    :param checksums: of the store's, by their names, which it wants to hear again.
+    """
+
+    number: int
+    etag: str
+    size: int
+    checksums: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WholeUpload:
+    """An upload with all its parts."""
+
+    upload: Upload
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its file."""
+        return sum(part.size for part in self.parts)
+
+
+class Uploads(Protocol):
+    """The multi-part uploads of a store that have not ended."""
+
+    def below(self, uri: str) -> list[Upload]:
+        """Uploads of files below a directory."""
+
+    def look_at(self, upload: Upload) -> WholeUpload:
+        """Its parts.
+
+        :raises FileNotFoundError: when there is no such upload (any more).
+        """
+
+    def complete(self, whole: WholeUpload) -> None:
+        """Put its parts together; fine if somebody has done so already.
+
+        :raises FileNotFoundError: when it was ended without a file.
+        """
+
+    def abort(self, upload: Upload) -> None:
+        """End it without a file; fine if it has ended."""
+
+
 @runtime_checkable
 class Filesystem(Protocol):
     """Lists, reads, renames and deletes below a warehouse."""
@@ -45,6 +108,9 @@ class Filesystem(Protocol):
 
     def can_replace(self, uri: str) -> bool:
         """Whether a file can take the place of another in one step (``replace_file``), and an open one can be moved."""
+
+    def uploads(self, uri: str) -> Uploads | None:
+        """The multi-part uploads of the store that a URI is on, None where files are not uploaded so."""
 
     def list_files(
         self,

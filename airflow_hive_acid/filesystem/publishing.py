@@ -9,12 +9,14 @@ start below the staging directory, works with the fence of R4.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import PublishError, WarehouseMissingError
 from airflow_hive_acid.filesystem.listing import list_many
+from airflow_hive_acid.filesystem.protocol import Upload
 from airflow_hive_acid.filesystem.threads import in_threads
+from airflow_hive_acid.filesystem.uploads import abort_left, complete_all, look_at_all
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import (
     ACID_VERSION,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from airflow_hive_acid.filesystem.protocol import Filesystem
+    from airflow_hive_acid.filesystem.protocol import Filesystem, WholeUpload
     from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
 
 _DATA = "data"
@@ -72,7 +74,11 @@ class Target:
         """URI of the directory that holds a partition's deltas; of a new partition, where Hive would put it."""
         if not self.partition_columns:
             return self.location.rstrip("/")
-        return self.partitions.get(partition, "").rstrip("/") or paths.join(self.location, partition)
+        return self.partitions.get(partition, "").rstrip("/") or self.place_by_name(partition)
+
+    def place_by_name(self, partition: str) -> str:
+        """URI of the directory where Hive would put a partition of this name."""
+        return paths.join(self.location, partition) if self.partition_columns else self.location.rstrip("/")
 
     def owns(self, directory: AcidDirectory) -> bool:
         """Whether a directory name carries this write id (or compaction txn)."""
@@ -91,6 +97,7 @@ class ManifestDirectory:
     :param name: its name.
     :param files: name and size of each file in it.
     :param staged: where files lie below staging that have not got their names yet, by name; not part of the document.
+    :param uploads: files that are uploads still, by name; the document has their ids, for a fence.
     """
 
     partition: str
@@ -99,11 +106,21 @@ class ManifestDirectory:
     name: str
     files: tuple[tuple[str, int], ...]
     staged: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
+    uploads: Mapping[str, WholeUpload] = field(default_factory=dict, compare=False, hash=False)
 
     @property
     def uri(self) -> str:
         """Where it is once it is published."""
         return f"{self.place}/{self.name}"
+
+    def to_document(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        document: dict[str, Any] = {
+            "partition": self.partition, "values": self.values, "place": self.place, "name": self.name,
+            "files": self.files,
+        }  # fmt: skip
+        ids = {name: whole.upload.upload_id for name, whole in sorted(self.uploads.items())}
+        return {**document, "uploads": ids} if ids else document
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +133,11 @@ class Manifest:
 
     def to_document(self) -> dict[str, Any]:
         """As plain values for JSON."""
-        document = asdict(self)
-        for directory in document["directories"]:
-            del directory["staged"]
-        return document
+        return {
+            "table": self.table,
+            "job_id": self.job_id,
+            "directories": tuple(directory.to_document() for directory in self.directories),
+        }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -155,16 +173,18 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
         _check_name(written, target)
         prefix = f"{written.partition}/{written.name}" if written.partition else written.name
         files = listed.pop(prefix, {})
+        place = target.place_of(written.partition)
         staged = {file.name: file.staged for file in written.files if file.staged in unnamed}
-        if staged:
-            files = {**files, **{name: unnamed[where] for name, where in staged.items()}}
+        uploads = _uploads(filesystem, written, target, f"{place}/{written.name}")
+        if staged or uploads:
+            sizes = {name: whole.size for name, whole in uploads.items()}
+            files = {**files, **{name: unnamed[where] for name, where in staged.items()}, **sizes}
             if not target.insert_only:
                 files.setdefault(ACID_VERSION_FILE, len(ACID_VERSION))
         _check_files(written, files, f"{staging}/{_DATA}/{prefix}", plain=target.insert_only or target.plain)
-        place = target.place_of(written.partition)
         directories.append(
             ManifestDirectory(
-                written.partition, written.values, place, written.name, tuple(sorted(files.items())), staged
+                written.partition, written.values, place, written.name, tuple(sorted(files.items())), staged, uploads
             )
         )
     if listed:
@@ -174,6 +194,21 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
             f"the first is {extra[0]}; nothing was published"
         )
     return Manifest(target.table, result.job_id, tuple(directories))
+
+
+def _uploads(filesystem: Filesystem, written: WrittenDirectory, target: Target, uri: str) -> dict[str, WholeUpload]:
+    """The uploads that a directory's files are made of, as the store has them.
+
+    :param uri: of the directory, once it is published.
+    """
+    reported = {file.name: Upload(f"{uri}/{file.name}", file.upload) for file in written.files if file.upload}
+    place = target.place_of(written.partition)
+    if reported and place != target.place_by_name(written.partition):
+        raise PublishError(
+            f"partition {written.partition} of {target.table} lies at {place}, and its files "
+            "were uploaded to where the name says; nothing was published, run the statement again"
+        )
+    return look_at_all(filesystem, reported, target.table)
 
 
 def _take_unnamed(listed: dict[str, dict[str, int]]) -> dict[str, int]:
@@ -211,8 +246,8 @@ def publish(
         try:
             if directory.uri in numbers:
                 filesystem.rename_directory(directory.uri, f"{staging}/{_REPLACED}/{numbers[directory.uri]}")
-            if directory.staged:
-                _name_files(filesystem, staging, directory)
+            if directory.staged or directory.uploads:
+                _name_files(filesystem, staging, directory, manifest.table)
                 return
             filesystem.rename_directory(f"{staging}/{_DATA}/{partition}{directory.name}", directory.uri)
         except FileExistsError:
@@ -227,12 +262,17 @@ def publish(
             ) from None
 
     in_threads(move, manifest.directories, "publish")
+    if any(directory.uploads for directory in manifest.directories):
+        # Of attempts of tasks that do not count.
+        names = {directory.name for directory in manifest.directories}
+        abort_left(filesystem, location, lambda found: found.name in names)
     filesystem.delete(staging, inside=location)
 
 
-def _name_files(filesystem: Filesystem, staging: str, directory: ManifestDirectory) -> None:
+def _name_files(filesystem: Filesystem, staging: str, directory: ManifestDirectory, table: str) -> None:
     """Give the files of a directory their names and its place."""
     filesystem.gather(_sources(staging, directory), directory.uri)
+    complete_all(filesystem, directory.uploads.values(), table)
     if ACID_VERSION_FILE in dict(directory.files):
         filesystem.write_text(f"{directory.uri}/{ACID_VERSION_FILE}", ACID_VERSION)
 
@@ -244,7 +284,7 @@ def _sources(staging: str, directory: ManifestDirectory) -> dict[str, str]:
     return {
         name: f"{staging}/{directory.staged.get(name, f'{named}/{name}')}"
         for name, _ in directory.files
-        if name != ACID_VERSION_FILE
+        if name != ACID_VERSION_FILE and name not in directory.uploads
     }
 
 

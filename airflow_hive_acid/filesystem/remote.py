@@ -25,12 +25,15 @@ from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, 
 from airflow_hive_acid.filesystem.answers import DIRECTORY, FILE, Answers, Proof
 from airflow_hive_acid.filesystem.name_nodes import gateways
 from airflow_hive_acid.filesystem.protocol import FileInfo
+from airflow_hive_acid.filesystem.s3_uploads import S3Uploads
 from airflow_hive_acid.filesystem.uris import FSSPEC_PROTOCOLS, OBJECT_STORES, scheme_of
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.paths import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from airflow_hive_acid.filesystem.protocol import Uploads
 
 
 _THREADS = 8
@@ -70,6 +73,10 @@ class FsspecFilesystem:
     def can_replace(self, uri: str) -> bool:
         """See the protocol. WebHDFS can; libhdfs and fsspec's other filesystems have no such rename."""
         return self._gateway is not None
+
+    def uploads(self, uri: str) -> Uploads | None:
+        """See the protocol."""
+        return S3Uploads(self._fs, self._answers, self._path) if FSSPEC_PROTOCOLS[self._scheme] == "s3" else None
 
     def list_files(
         self,

@@ -11,7 +11,7 @@ from airflow_hive_acid.format.paths import parse_location
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from airflow_hive_acid.filesystem.protocol import FileInfo, StreamingFilesystem
+    from airflow_hive_acid.filesystem.protocol import FileInfo, StreamingFilesystem, Uploads
 
 
 class AnyFilesystem:
@@ -39,6 +39,10 @@ class AnyFilesystem:
     def can_replace(self, uri: str) -> bool:
         """See the protocol."""
         return self.at(uri).can_replace(uri)
+
+    def uploads(self, uri: str) -> Uploads | None:
+        """See the protocol."""
+        return self.at(uri).uploads(uri)
 
     def list_files(
         self,

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 
+S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 OBJECT_STORE_SCHEMES = frozenset({"abfs", "abfss", "gs", "memory", "oss", "s3", "s3a", "s3n", "wasb", "wasbs"})
 """Where a directory is what its objects' names say: one without objects is none."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.format import spool_files
+from airflow_hive_acid.format.paths import S3_SCHEMES
 from airflow_hive_acid.spark.footers import Footers
 from airflow_hive_acid.spark.java_errors import is_java
 
@@ -34,6 +35,7 @@ _COPY_BUFFER = 1 << 16
 _LONG = 8
 _RENAMING = ("hdfs", "viewfs")
 """Where a file is renamed over another one in one step, if that is asked for."""
+_UPLOADER = "fs.capability.multipart.uploader"
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 S = TypeVar("S")
@@ -102,6 +104,22 @@ class HadoopFilesystem:
     def qualify(self, uri: str) -> str:
         """The URI as this filesystem spells it in listings."""
         return str(self._filesystem(uri).makeQualified(self._path(uri)).toString())
+
+    def can_upload(self, uri: str) -> bool:
+        """Whether files can be uploaded in parts that somebody else puts together: S3, through S3A.
+
+        S3A that encrypts here writes objects of other lengths than its files have.
+        """
+        if uri.partition(":")[0] not in S3_SCHEMES:
+            return False
+        bucket = uri.partition("://")[2].partition("/")[0]
+        keys = ("fs.s3a.encryption.algorithm", f"fs.s3a.bucket.{bucket}.encryption.algorithm")
+        if any((self._conf.get(key) or "").upper().startswith("CSE") for key in keys):
+            return False
+        try:
+            return bool(self._filesystem(uri).hasPathCapability(self._path(uri), _UPLOADER))
+        except Py4JJavaError:
+            return False  # what is wrong with the store shows where it is written to
 
     def is_directory(self, uri: str) -> bool:
         """Whether a directory of that name exists."""

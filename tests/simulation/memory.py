@@ -74,6 +74,9 @@ class MemoryFilesystem:
     def can_replace(self, uri: str) -> bool:
         return True
 
+    def uploads(self, uri: str) -> None:
+        return None
+
     def list_files(
         self, uri: str, recursive: bool = False, *, descend: Callable[[FileInfo], bool] | None = None
     ) -> list[FileInfo]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ERROR = "<?xml version='1.0' encoding='UTF-8'?><Error><Code>{}</Code><Message>{}</Message></Error>"
 _FAULTS, _REQUESTS = "/-faults", "/-requests"
 READS = ("LIST", "HEAD", "GET")
-WRITES = ("PUT", "COPY", "DELETE", "UPLOAD")
+WRITES = ("PUT", "COPY", "DELETE", "START", "COMPLETE", "ABORT")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ def _content(environ: dict[str, Any]) -> bytes:
 def _kind(environ: dict[str, Any]) -> str:
     method, query = environ["REQUEST_METHOD"], environ["QUERY_STRING"]
     if method == "POST":
-        return "DELETE" if query.startswith("delete") else "UPLOAD"
+        return "DELETE" if query.startswith("delete") else "COMPLETE" if "uploadId=" in query else "START"
+    if method == "DELETE" and "uploadId=" in query:
+        return "ABORT"
     if method == "PUT":
         return "COPY" if "HTTP_X_AMZ_COPY_SOURCE" in environ else "PUT"
     if method == "GET" and ("list-type=" in query or "prefix=" in query):

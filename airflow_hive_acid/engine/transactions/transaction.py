@@ -318,7 +318,9 @@ class StatementTransaction:
         if isinstance(step, Insert) and (joins_base or replaces_base):
             offset = buckets_in_bases(written.manifests, write.only_partition or "") if joins_base else 0
             step = replace(step, overwrite=True, bucket_offset=offset)
-        spec = JobSpec(job_id, step, views, plan.sources, staging)
+        # Files that join a base, or take the place of one, are moved among others.
+        uploads = None if joins_base or replaces_base else self._seen.uploads(table, plan.kind)
+        spec = JobSpec(job_id, step, views, plan.sources, staging, uploads=uploads)
         session = context.application.ready()
         self._progress.starting(self._txn, job_id)
         self._start_job(job_id, table, ids[0], plan.kind, staging, session.application_id)

@@ -34,6 +34,7 @@ from airflow_hive_acid.format.jobs.specs import (
     Source,
     Step,
     Update,
+    Uploads,
 )
 from airflow_hive_acid.format.jobs.tables import (
     FETCH_DELETED_ROWS,
@@ -78,6 +79,7 @@ __all__ = [
     "Step",
     "TableSnapshot",
     "Update",
+    "Uploads",
     "View",
     "WrittenDirectory",
     "WrittenFile",

@@ -19,6 +19,7 @@ from airflow_hive_acid.format.jobs.specs import SPEC_VERSION, JobSpec
 
 T = TypeVar("T")
 _LONGEST_SECONDS = 10**9
+_LONGEST_UPLOAD_ID = 4096
 _HALF = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 """What may be half a character, which no file and no database takes."""
 
@@ -92,6 +93,8 @@ def _check(result: JobResult) -> None:
             _check_name(f"{where}.files.name", file.name)
             for part in file.staged.split("/") if file.staged else ():
                 _check_name(f"{where}.files.staged", part)
+            if len(file.upload) > _LONGEST_UPLOAD_ID or "\0" in file.upload:
+                raise ValueError(f"{where}.files.upload must be the id of an upload, not {shown(file.upload)}")
             _check_count(f"{where}.files.rows", file.rows)
             _check_count(f"{where}.files.bytes", file.bytes)
 

@@ -14,12 +14,15 @@ class WrittenFile:
 
     :param staged: where it lies below staging if publishing has to give it its name: on an object store, where each
         name costs a copy. Empty: it has its name, in its directory.
+    :param upload: id of the multi-part upload that becomes the file, under its final name, when publishing ends it;
+        empty: the file is there.
     """
 
     name: str
     rows: int
     bytes: int
     staged: str = ""
+    upload: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,6 +290,18 @@ RECORDS = "records"
 
 
 @dataclass(frozen=True, slots=True)
+class Uploads:
+    """A job may upload files under their final names, in parts; publishing ends the uploads (decision 74).
+
+    :param location: URI of the table directory.
+    :param elsewhere: names of the partitions that do not lie where their names say; their files go to staging.
+    """
+
+    location: str
+    elsewhere: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """One statement for a Spark job.
 
@@ -297,6 +309,7 @@ class JobSpec:
     :param staging: URI ``<table>/_tmp_<job_id>`` below which the job writes ``data/[<partition>/]<directory>/<file>``;
         None for a select.
     :param name: what Spark's own pages call the jobs of this step; None: nothing in particular.
+    :param uploads: what files may be uploaded under their final names; None: all files go to staging.
     """
 
     job_id: str
@@ -306,3 +319,4 @@ class JobSpec:
     staging: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
     name: str | None = None
+    uploads: Uploads | None = None

@@ -6,29 +6,33 @@ published before. Shared by all who end txns of others; fencing twice does no ha
 
 On an object store a file does not fence. There the record of the job does (decision 11): Spark writes to staging only,
 and whoever publishes has to record the manifest first, which is refused once the job is marked. If the manifest is
-recorded already, publishing means copying objects out of staging: they are removed, so that no further copy can begin,
-and the job counts as fenced when copies that had begun must have ended.
+recorded already, publishing means copying objects out of staging, or putting uploads together: the objects are removed
+and the uploads ended, so that no further copy or file can begin, and the job counts as fenced when those that had begun
+must have ended.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import fence_staging
 from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fenced
+from airflow_hive_acid.filesystem.uploads import abort_left, abort_named
 from airflow_hive_acid.maintenance.warehouse.ddl_work import finish, give_up
 from airflow_hive_acid.maintenance.warehouse.places import absence_of
 from airflow_hive_acid.metastore.txns import DDL_KIND, JobState, left_open
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.filesystem.plain_publishing import PlainManifest
+    from airflow_hive_acid.format.names import AcidDirectory
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.database import AbortReason
     from airflow_hive_acid.metastore.txns import AbortedTxns, GivenUp, Job
@@ -171,23 +175,32 @@ def _fence(client: MetastoreClient, filesystem: Filesystem, job: Job, why: str) 
         else:
             fenced = fence_staging(filesystem, job.staging, inside=job.table_location, note=note, absent=absent)
         if not fenced:
-            return _fence_by_record(client, job, note, undoable=manifest is None)
+            return _fence_by_record(client, filesystem, job, note, undoable=manifest is None)
     client.jobs.mark_fenced(job.job_id, note)
     return None
 
 
-def _fence_by_record(client: MetastoreClient, job: Job, note: str, *, undoable: bool) -> str | None:
+def _fence_by_record(
+    client: MetastoreClient, filesystem: Filesystem, job: Job, note: str, *, undoable: bool
+) -> str | None:
     """On an object store, where staging has been removed just now.
 
     :param undoable: whether removing directories of its write id undoes what it published.
     """
-    if client.jobs.mark_fenced_unless_publishing(job.job_id, note):
+    is_marked = client.jobs.mark_fenced_unless_publishing(job.job_id, note)
+    if job.write_id is not None:
+        # Of tasks that have died, or that the manifest does not name: nobody puts them together, but they cost money.
+        abort_left(filesystem, job.table_location, partial(_is_of, job.write_id))
+    if is_marked:
         return None
     application = job.application_id or "not known"
     by_hand = f"make sure that its process and its application ({application}) are dead, then mark it as fenced"
     if not undoable:
         return f"a file does not fence on this storage, and it may be moving files of a plain table; {by_hand}"
-    if _largest(client.jobs.get(job.job_id)) > COPIED_AT_ONCE_BYTES:
+    published = client.jobs.get(job.job_id).manifest or {}
+    # R4: all of them before the note from which it is counted how long one may take that is being ended as a file.
+    abort_named(filesystem, published)
+    if _largest_copied(published) > COPIED_AT_ONCE_BYTES:
         return f"a file does not fence on this storage, and it may be copying objects in parts; {by_hand}"
     if client.jobs.note_staging_removed(job.job_id, note, COPIES_SETTLE_MS):
         return None
@@ -195,10 +208,15 @@ def _fence_by_record(client: MetastoreClient, job: Job, note: str, *, undoable: 
     return f"it was publishing; its staging is removed, and it counts as fenced {minutes} minutes after that"
 
 
-def _largest(job: Job) -> int:
-    """Bytes of the largest file it was about to publish; 0 if it named directories only, of small files."""
-    directories = (job.manifest or {}).get("directories", ())
-    return max((size for d in directories if not isinstance(d, str) for _, size in d["files"]), default=0)
+def _is_of(write_id: int, directory: AcidDirectory) -> bool:
+    """Whether a writer with this id wrote a directory."""
+    return directory.max_write_id == write_id and directory.visibility_txn_id == 0
+
+
+def _largest_copied(manifest: Mapping[str, Any]) -> int:
+    """Bytes of the largest file that is published by a copy; 0 if directories only are named, of small files."""
+    directories = [d for d in manifest.get("directories", ()) if not isinstance(d, str)]
+    return max((size for d in directories for n, size in d["files"] if n not in d.get("uploads", ())), default=0)
 
 
 def _plain_manifest(client: MetastoreClient, job: Job, note: str) -> PlainManifest | None:

@@ -77,6 +77,7 @@ class Catalog:
         self.get_whole_partition = partitions.get_whole_partition
         self.partition_properties = partitions.partition_properties
         self.find_partitions = partitions.find_partitions
+        self.partitions_elsewhere = partitions.partitions_elsewhere
         self.add_partitions = partitions.add_partitions
         self.reserve_partition_ids = partitions.reserve_partition_ids
         self.add_partitions_in = partitions.add_partitions_in

@@ -16,6 +16,7 @@ from airflow_hive_acid.metastore.catalog.rows.partitions import (
     add_partitions,
     delete_partitions,
     find_partitions,
+    names_elsewhere,
     names_there,
     read_partition_properties,
     read_partitions,
@@ -129,6 +130,18 @@ class CatalogPartitions:
         def operation(connection: Connection) -> dict[str, Partition]:
             table = require_tables(connection, [key])[0]
             return find_partitions(connection, table, names)
+
+        return self._database.read(operation)
+
+    def partitions_elsewhere(self, name: str, most: int) -> list[str]:
+        """Names of the partitions that do not lie where their names say.
+
+        :param most: of them at most so many.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> list[str]:
+            return names_elsewhere(connection, require_tables(connection, [key])[0], most)
 
         return self._database.read(operation)
 

@@ -170,7 +170,9 @@ def _answer(spark: SparkSession, spec: JobSpec, found: select.Selected) -> JobRe
 def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
     if spec.staging is None:
         raise InvalidArgumentsError(f"job {spec.job_id}: a step that writes needs a staging directory")
-    return Staging(HadoopFilesystem.of(spark), spec.staging)
+    files = HadoopFilesystem.of(spark)
+    can_upload = spec.uploads is not None and files.can_upload(spec.uploads.location)
+    return Staging(files, spec.staging, spec.uploads if can_upload else None)
 
 
 def _tables(spec: JobSpec) -> list[TableSnapshot]:

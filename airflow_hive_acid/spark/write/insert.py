@@ -21,7 +21,7 @@ from airflow_hive_acid.spark.parsed_texts import rows_of
 from airflow_hive_acid.spark.write.assignment import assign_all, assigned
 from airflow_hive_acid.spark.write.bucketing import Buckets, buckets_of, spread
 from airflow_hive_acid.spark.write.output import Destination, start_directory, write_events
-from airflow_hive_acid.spark.write.sink import sink_for
+from airflow_hive_acid.spark.write.sink import FinalNames, sink_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +154,9 @@ class InsertWriter:
         if sink is not None:
             flat = rows.selectExpr(*[schema.quoted(c.name) for c in self._columns], *keys)
             ids = {"writeId": self._write_id, "statementId": self._statement_id, "offset": bucket_offset}
-            return sink.write_inserts(staging, flat, keys, self.destination, label, **ids)
+            columns = tuple(c.name for c in self._partition_columns)
+            names = FinalNames(columns, tuple(map(self._static.get, columns)), self._name)
+            return sink.write_inserts(staging, flat, keys, self.destination, label, names, **ids)
         # The last projection before the write: see events.py.
         row = row_of((c.name, schema.quoted(c.name)) for c in self._columns)
         event = insert_event(row, self._write_id, self._statement_id, bucket_offset=bucket_offset)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from airflow_hive_acid.format.jobs import Uploads
     from airflow_hive_acid.spark.footers import OrcSummary
     from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem
 
@@ -52,15 +53,24 @@ class Staging:
     """The staging directory of a job.
 
     :param root: URI ``<table>/_tmp_<job id>``.
+    :param uploads: what files may be uploaded under their final names instead, None for none.
     """
 
     fs: HadoopFilesystem
     root: str
+    uploads: Uploads | None = None
 
     def directory(self, destination: Destination) -> str:
         """Where a directory of the result lies until it is published."""
         inside = [destination.partition] if destination.partition else []
         return paths.join(self.root, "data", *inside, destination.name)
+
+    def final_name(self, destination: Destination, name: str) -> str:
+        """Where a file of a directory is uploaded to."""
+        if self.uploads is None:
+            raise AssertionError(f"nothing says where {name} is uploaded to")
+        inside = [destination.partition] if destination.partition else []
+        return self.fs.qualify(paths.join(self.uploads.location, *inside, destination.name, name))
 
     @property
     def renames_by_copies(self) -> bool:
@@ -125,13 +135,17 @@ def _arranged(
 
 
 class FinishedFile(NamedTuple):
-    """A file that a task wrote, with what it holds and where it belongs."""
+    """A file that a task wrote, with what it holds and where it belongs.
+
+    :param upload: id of its upload, empty for a file of staging.
+    """
 
     destination: Destination
     bucket: int
     uri: str
     rows: int
     size: int
+    upload: str = ""
 
 
 def arrange(staging: Staging, files: Iterable[FinishedFile], label: str) -> list[WrittenDirectory]:
@@ -160,6 +174,9 @@ def arrange(staging: Staging, files: Iterable[FinishedFile], label: str) -> list
         staging.fs.delete(scratch)
 
     def named(bucket: int, file: FinishedFile) -> WrittenFile:
+        if file.upload:
+            _require_final_name(staging, file)
+            return WrittenFile(bucket_file_name(bucket), file.rows, file.size, upload=file.upload)
         where = label + file.uri.removeprefix(scratch) if staging.renames_by_copies else ""
         return WrittenFile(bucket_file_name(bucket), file.rows, file.size, where)
 
@@ -172,6 +189,13 @@ def arrange(staging: Staging, files: Iterable[FinishedFile], label: str) -> list
         )
         for destination, found in sorted(written.items())
     ]
+
+
+def _require_final_name(staging: Staging, file: FinishedFile) -> None:
+    """The jar makes names of partitions itself; what publishing ends is the upload of the name that it knows."""
+    expected = staging.final_name(file.destination, bucket_file_name(file.bucket))
+    if file.uri != expected:
+        raise JobFailedError(f"a task uploads {file.uri}, which belongs to {expected}; nothing is published")
 
 
 def _bucket_of(file: _PartFile, summary: OrcSummary, destination: Destination) -> int:

@@ -49,6 +49,7 @@ class Part(NamedTuple):
 
     :param keys: values of the key columns.
     :param inserts: whether it holds insert events, else delete events.
+    :param upload: id of the upload of a file that is not in staging.
     """
 
     uri: str
@@ -57,6 +58,19 @@ class Part(NamedTuple):
     rows: int
     size: int
     keys: tuple[str, ...]
+    upload: str = ""
+
+
+class FinalNames(NamedTuple):
+    """What the final names of the files of a write are made of, for ``FinalNames`` of the jar.
+
+    :param columns: the partition columns in order, ``values`` of those that are the same for all rows, None for others.
+    :param directory: name of the directory, below the table's or the partition's.
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[str | None, ...]
+    directory: str
 
 
 class Changes(NamedTuple):
@@ -85,6 +99,7 @@ class Sink:
         keys: Sequence[str],
         place: Callable[[tuple[str, ...]], Destination],
         label: str,
+        names: FinalNames,
         **options: int,
     ) -> list[WrittenDirectory]:
         """Write new rows.
@@ -92,9 +107,11 @@ class Sink:
         :param rows: the data columns in the table's order, then the key columns, by which a task's rows are sorted.
         :param keys: columns that decide where a row belongs.
         :param place: from the values of the keys (unescaped) to the place of their files.
+        :param names: of the files, if they can be uploaded under them.
         :param options: ``writeId``, ``statementId`` and ``offset``, the first bucket number.
         """
-        parts = self._save(staging, rows, label, str(uuid.uuid4()), mode="insert", keys=len(keys), **options)
+        uploads = _names_for_jar(staging, names)
+        parts = self._save(staging, rows, label, str(uuid.uuid4()), mode="insert", keys=len(keys), **options, **uploads)
         return self._arranged(staging, parts, lambda part: place(part.keys), label)
 
     def write_changes(
@@ -162,12 +179,29 @@ class Sink:
     def _arranged(
         self, staging: Staging, parts: Sequence[Part], place: Callable[[Part], Destination], label: str
     ) -> list[WrittenDirectory]:
-        return arrange(staging, [FinishedFile(place(p), p.bucket, p.uri, p.rows, p.size) for p in parts], label)
+        files = [FinishedFile(place(p), p.bucket, p.uri, p.rows, p.size, p.upload) for p in parts]
+        return arrange(staging, files, label)
+
+
+def _names_for_jar(staging: Staging, names: FinalNames) -> dict[str, str]:
+    """The option that makes the jar upload under final names; none where files go to staging."""
+    if staging.uploads is None:
+        return {}
+    location, elsewhere = staging.fs.qualify(staging.uploads.location), staging.uploads.elsewhere
+    return {"names": json.dumps({**names._asdict(), "location": location, "elsewhere": elsewhere})}
 
 
 def _parts(text: str) -> list[Part]:
     return [
-        Part(found["file"], found["bucket"], found["operation"] == 0, found["rows"], found["size"], (*found["keys"],))
+        Part(
+            found["file"],
+            found["bucket"],
+            found["operation"] == 0,
+            found["rows"],
+            found["size"],
+            (*found["keys"],),
+            found["upload"],
+        )
         for found in json.loads(text)
     ]
 

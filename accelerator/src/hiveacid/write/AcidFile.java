@@ -23,6 +23,7 @@ public final class AcidFile implements Closeable {
   public static final int DELETE = 2;
   private static final String KEY_INDEX = "hive.acid.key.index";
 
+  private final Output output;
   private final Path path;
   private final int operation;
   private final int bucket;
@@ -42,11 +43,16 @@ public final class AcidFile implements Closeable {
    * @param operation of all rows: {@link #INSERT} or {@link #DELETE}
    */
   public AcidFile(Layout layout, String name, int bucket, int operation) throws IOException {
+    this(layout, layout.staged(name), bucket, operation);
+  }
+
+  AcidFile(Layout layout, Output output, int bucket, int operation) throws IOException {
     this.layout = layout;
-    this.path = layout.file(name);
+    this.output = output;
+    this.path = output.path();
     this.bucket = bucket;
     this.operation = operation;
-    writer = OrcFile.createWriter(path, layout.options().callback(new Footer()));
+    writer = OrcFile.createWriter(path, layout.options().fileSystem(output.files()).callback(new Footer()));
     OrcUtils.addSparkVersionMetadata(writer);
   }
 
@@ -108,7 +114,8 @@ public final class AcidFile implements Closeable {
           "JobFailedError", path + " has " + writer.getNumberOfRows() + " rows instead of " + rows);
     }
     Key last = new Key(lastWriteId, lastBucket, lastRowNumber);
-    return new Written.Part(path.toString(), bucket, operation, rows, layout.size(path), keys, first, last);
+    return new Written.Part(
+        path.toString(), bucket, operation, rows, output.size(), keys, first, last, output.upload());
   }
 
   /** Remove what was written. */
@@ -116,7 +123,7 @@ public final class AcidFile implements Closeable {
     try {
       close();
     } finally {
-      path.getFileSystem(layout.conf()).delete(path, false);
+      output.discard();
     }
   }
 

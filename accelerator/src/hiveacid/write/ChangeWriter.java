@@ -96,7 +96,8 @@ final class ChangeWriter implements DataWriter<InternalRow> {
     }
     if (action == CHANGED) {
       if (inserts == null) {
-        inserts = new InsertFile(layout, columns, prefix + "-new-" + partition + ".orc", task, statementId, writeId);
+        Output output = layout.staged(prefix + "-new-" + partition + ".orc");
+        inserts = new InsertFile(layout, columns, output, task, statementId, writeId);
       }
       inserts.add(row, FIRST_COLUMN);
     }
@@ -153,7 +154,7 @@ final class ChangeWriter implements DataWriter<InternalRow> {
   @Override
   public void abort() throws IOException {
     for (Written.Part part : parts) {
-      layout.delete(part.file());
+      layout.delete(part);
     }
     if (deletes != null) {
       deletes.discard();

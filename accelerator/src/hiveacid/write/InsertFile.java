@@ -28,12 +28,12 @@ final class InsertFile {
   private long number;
   private long bytes;
 
-  InsertFile(Layout layout, Fill[] columns, String name, int bucket, int statementId, long writeId) throws IOException {
+  InsertFile(Layout layout, Fill[] columns, Output output, int bucket, int statementId, long writeId) throws IOException {
     this.columns = columns;
     this.writeId = writeId;
     this.bucketValue = Layout.encode(bucket, statementId);
     this.maxElements = OrcConf.ROW_BATCH_CHILD_LIMIT.getInt(layout.conf());
-    file = new AcidFile(layout, name, bucket, AcidFile.INSERT);
+    file = new AcidFile(layout, output, bucket, AcidFile.INSERT);
     batch = file.newBatch();
     batch.reset();
     fields = ((StructColumnVector) batch.cols[5]).fields;

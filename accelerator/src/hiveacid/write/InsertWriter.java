@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
@@ -15,10 +16,12 @@ import org.apache.spark.unsafe.types.UTF8String;
  * New rows: the data columns of {@code row}, then {@code keys} columns of text by which the rows are sorted. A task
  * writes one file per key, all of them as the bucket of its own number plus {@code offset}; row numbers start at zero.
  *
- * <p>Options: {@code keys}, {@code offset}, {@code writeId}, {@code statementId}.
+ * <p>Options: {@code keys}, {@code offset}, {@code writeId}, {@code statementId}; {@code names}, the {@link FinalNames},
+ * where files are uploaded under them.
  */
 final class InsertWriter implements DataWriter<InternalRow> {
   private final Layout layout;
+  private final FinalNames names;
   private final Fill[] columns;
   private final int keys;
   private final long writeId;
@@ -29,8 +32,10 @@ final class InsertWriter implements DataWriter<InternalRow> {
   private UTF8String[] current;
   private InsertFile file;
 
-  private InsertWriter(Layout layout, int keys, long writeId, int statementId, int bucket, String prefix) {
+  private InsertWriter(
+      Layout layout, FinalNames names, int keys, long writeId, int statementId, int bucket, String prefix) {
     this.layout = layout;
+    this.names = names;
     this.columns = Fill.of(layout.row);
     this.keys = keys;
     this.writeId = writeId;
@@ -44,8 +49,9 @@ final class InsertWriter implements DataWriter<InternalRow> {
     int offset = options.getInt("offset", 0);
     long writeId = options.getLong("writeId", 0);
     int statementId = options.getInt("statementId", 0);
+    FinalNames names = FinalNames.of(options.get("names"));
     return (task, attempt) ->
-        new InsertWriter(layout, keys, writeId, statementId, task + offset, "part-" + task + "-" + attempt);
+        new InsertWriter(layout, names, keys, writeId, statementId, task + offset, "part-" + task + "-" + attempt);
   }
 
   @Override
@@ -71,12 +77,21 @@ final class InsertWriter implements DataWriter<InternalRow> {
     for (int i = 0; i < keys; i++) {
       current[i] = row.getUTF8String(columns.length + i).clone();
     }
-    file = new InsertFile(layout, columns, prefix + "-" + parts.size() + ".orc", bucket, statementId, writeId);
+    Path known = names == null ? null : names.of(texts(), bucket);
+    Output output =
+        known == null
+            ? layout.staged(prefix + "-" + parts.size() + ".orc")
+            : new UploadOutput(known, layout.conf());
+    file = new InsertFile(layout, columns, output, bucket, statementId, writeId);
+  }
+
+  private String[] texts() {
+    return Arrays.stream(current).map(UTF8String::toString).toArray(String[]::new);
   }
 
   private void finish() throws IOException {
     if (file != null) {
-      parts.add(file.finish(Arrays.stream(current).map(UTF8String::toString).toArray(String[]::new)));
+      parts.add(file.finish(texts()));
       file = null;
     }
   }
@@ -90,7 +105,7 @@ final class InsertWriter implements DataWriter<InternalRow> {
   @Override
   public void abort() throws IOException {
     for (Written.Part part : parts) {
-      layout.delete(part.file());
+      layout.delete(part);
     }
     if (file != null) {
       file.discard();

@@ -103,6 +103,19 @@ public final class Layout implements Serializable {
     return new Path(directory, name);
   }
 
+  Output staged(String name) {
+    return new StagedOutput(file(name), this);
+  }
+
+  /** Remove a finished file of this write, or its upload. */
+  void delete(Written.Part part) throws IOException {
+    if (part.upload().isEmpty()) {
+      delete(part.file());
+    } else {
+      UploadOutput.abort(new Path(part.file()), part.upload(), conf());
+    }
+  }
+
   /** Remove a file of this write. */
   public void delete(String file) throws IOException {
     new Path(file).getFileSystem(conf()).delete(new Path(file), false);

@@ -97,7 +97,7 @@ public final class Stitching implements Serializable {
     }
     Key last = parts.get(parts.size() - 1).last();
     return new Written.Part(
-        path.toString(), first.bucket(), first.operation(), rows, layout.size(path), first.keys(), first.first(), last);
+        path.toString(), first.bucket(), first.operation(), rows, layout.size(path), first.keys(), first.first(), last, "");
   }
 
   /** Append the stripes of a file, and what its footer says about their last keys. */

@@ -30,9 +30,10 @@ public final class Written {
    *
    * @param keys values of the key columns, or what else says where it belongs
    * @param first key of its rows, {@code last} the last one
+   * @param upload id of the upload that publishing ends, empty for a file of staging
    */
   public record Part(
-      String file, int bucket, int operation, long rows, long size, String[] keys, Key first, Key last)
+      String file, int bucket, int operation, long rows, long size, String[] keys, Key first, Key last, String upload)
       implements java.io.Serializable {}
 
   /**

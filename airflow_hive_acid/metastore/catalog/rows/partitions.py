@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, false, func, or_, select
+from sqlalchemy import String, and_, bindparam, delete, false, func, or_, select
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
@@ -63,6 +63,14 @@ _SELECT_PROPERTIES = select(PARTITION_PARAMS.c.PARAM_KEY, PARTITION_PARAMS.c.PAR
 _SELECT_EXISTING = select(PARTITIONS.c.PART_NAME).where(
     PARTITIONS.c.TBL_ID == bindparam("table"), PARTITIONS.c.PART_NAME.in_(bindparam("names", expanding=True))
 )
+_SELECT_ELSEWHERE = (
+    select(PARTITIONS.c.PART_NAME)
+    .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+    .where(PARTITIONS.c.TBL_ID == bindparam("table"))
+    .where(SDS.c.LOCATION != bindparam("below", type_=String).concat(PARTITIONS.c.PART_NAME))
+    .order_by(PARTITIONS.c.PART_NAME)
+    .limit(bindparam("most"))
+)
 _LOCK_TABLE = select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == bindparam("table")).with_for_update()
 
 
@@ -107,6 +115,12 @@ def find_partitions(connection: Connection, table: Table, names: Sequence[str]) 
         rows = connection.execute(_SELECT_NAMED, {"table": table.id, "names": list(batch)})
         found |= {partition.name: partition for partition in map(_partition, rows)}
     return found
+
+
+def names_elsewhere(connection: Connection, table: Table, most: int) -> list[str]:
+    """Names of the partitions that do not lie where their names say, at most so many."""
+    asked = {"table": table.id, "below": f"{table.location.rstrip('/')}/", "most": most}
+    return list(connection.execute(_SELECT_ELSEWHERE, asked).scalars())
 
 
 def names_there(connection: Connection, table: Table, specs: Iterable[PartitionSpec]) -> list[str]:

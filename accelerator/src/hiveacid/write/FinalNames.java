@@ -1,0 +1,49 @@
+package hiveacid.write;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.Serializable;
+import java.util.Set;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
+
+/**
+ * The names under which files of a write are to be read later.
+ *
+ * @param location of the table
+ * @param columns of its partitions, in order; {@code values} of those that are the same for all rows, else null
+ * @param directory name of the directory, below the table's or the partition's
+ * @param elsewhere names of partitions that do not lie where their names say
+ */
+record FinalNames(String location, String[] columns, String[] values, String directory, Set<String> elsewhere)
+    implements Serializable {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  /** @param text as {@code sink.py} writes it, null for a write whose files have no final names yet */
+  static FinalNames of(String text) {
+    try {
+      return text == null ? null : JSON.readValue(text, FinalNames.class);
+    } catch (JsonProcessingException failure) {
+      throw new IllegalArgumentException("final names: " + text, failure);
+    }
+  }
+
+  /**
+   * The final name of a file, or null where it is not known here.
+   *
+   * @param keys values of the other partition columns
+   */
+  Path of(String[] keys, int bucket) {
+    StringBuilder partition = new StringBuilder();
+    int next = 0;
+    for (int i = 0; i < columns.length; i++) {
+      String value = values[i] == null ? keys[next++] : values[i];
+      partition.append(i == 0 ? "" : "/").append(ExternalCatalogUtils.getPartitionPathString(columns[i], value));
+    }
+    if (elsewhere.contains(partition.toString())) {
+      return null;
+    }
+    String place = columns.length == 0 ? location : location + "/" + partition;
+    return new Path(String.format("%s/%s/bucket_%05d", place, directory, bucket));
+  }
+}
