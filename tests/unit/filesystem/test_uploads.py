@@ -1,0 +1,232 @@
+"""Files that are uploads until they are published: what is put together, what is ended, and what is refused."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_hive_acid.errors import PublishError, StorageUnavailableError
+from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.filesystem.answers import Answers
+from airflow_hive_acid.filesystem.local import LocalFilesystem
+from airflow_hive_acid.filesystem.protocol import Part, Upload, WholeUpload
+from airflow_hive_acid.filesystem.publishing import Manifest, Target, check_published, publish, read_staging
+from airflow_hive_acid.filesystem.s3_uploads import S3Uploads
+from airflow_hive_acid.filesystem.uploads import abort_left, abort_named
+from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
+
+DELTA = "delta_0000005_0000005_0000"
+CONTENT = "rows of one bucket"
+
+
+class Store(LocalFilesystem):
+    """Local files, and uploads in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = {}
+        self.fails = set()
+
+    def can_fence(self, uri):
+        return False
+
+    def uploads(self, uri):
+        return self
+
+    def start(self, uri, upload_id, *parts):
+        self.open[Upload(uri, upload_id)] = parts
+
+    def below(self, uri):
+        if "below" in self.fails:
+            raise StorageUnavailableError("AccessDenied")
+        return [one for one in self.open if one.uri.startswith(f"{uri}/")]
+
+    def look_at(self, upload):
+        if upload not in self.open:
+            raise FileNotFoundError(upload.uri)
+        parts = enumerate(self.open[upload], 1)
+        return WholeUpload(upload, tuple(Part(n, f"etag{n}", len(content)) for n, content in parts))
+
+    def complete(self, whole):
+        if whole.upload.uri.rpartition("/")[2] in self.fails:
+            raise StorageUnavailableError("no answer")
+        self.look_at(whole.upload)
+        directory = whole.upload.uri.rpartition("/")[0]
+        self.make_directory(directory)
+        self.write_text(whole.upload.uri, "".join(self.open.pop(whole.upload)))
+
+    def abort(self, upload):
+        self.open.pop(upload, None)
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def location(tmp_path):
+    (tmp_path / "t").mkdir()
+    return f"file:{tmp_path}/t"
+
+
+def target_of(location, **more):
+    return Target("db.t", location, **{"partition_columns": (), "partitions": {}, "write_id": 5, **more})
+
+
+def result_of(*files, partition="", values=()):
+    return JobResult("job", "app", directories=(WrittenDirectory(partition, values, DELTA, files),))
+
+
+def uploaded(number, upload, size=len(CONTENT)):
+    return WrittenFile(f"bucket_0000{number}", 1, size, upload=upload)
+
+
+def names(store, location):
+    return [e.relative for e in store.list_files(location, recursive=True) if not e.is_dir]
+
+
+@pytest.mark.rule("R5")
+def test_only_the_upload_that_the_result_names_becomes_the_file(store, location):
+    """
+    t1  two attempts of a task upload the file; the first was slow and is not dead
+    t2  the result names the second: it becomes the file, the first is ended
+    """
+    uri = f"{location}/{DELTA}/bucket_00000"
+    store.start(uri, "first", "rows of")
+    store.start(uri, "second", CONTENT[:4], CONTENT[4:])
+    store.start(f"{location}/delta_0000006_0000006_0000/bucket_00000", "another txn", "x")
+    manifest = read_staging(store, f"{location}/_tmp_job", result_of(uploaded(0, "second")), target_of(location))
+    assert names(store, location) == []
+    publish(store, f"{location}/_tmp_job", manifest, location)
+    assert names(store, location) == [f"{DELTA}/_orc_acid_version", f"{DELTA}/bucket_00000"]
+    assert store.read_text(uri) == CONTENT
+    assert [one.upload_id for one in store.open] == ["another txn"]
+    check_published(store, target_of(location), [manifest])
+
+
+@pytest.mark.rule("R4")
+def test_what_a_fence_has_ended_is_never_published(store, location):
+    """
+    t1  A records its manifest
+    t2            the fence ends the uploads that it names
+    t3  A publishes: refused, and nothing of it is there
+    """
+    store.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
+    manifest = read_staging(store, f"{location}/_tmp_job", result_of(uploaded(0, "u")), target_of(location))
+    document = manifest.to_document()
+    assert document["directories"][0]["uploads"] == {"bucket_00000": "u"}
+    assert Manifest.from_document(document) == manifest
+    abort_named(store, document)
+    with pytest.raises(PublishError, match="was given up"):
+        publish(store, f"{location}/_tmp_job", manifest, location)
+    assert names(store, location) == []
+
+
+@pytest.mark.rule("R4")
+def test_a_publisher_that_stops_between_two_uploads_is_fenced(store, location):
+    """
+    t1  A puts the first of two uploads together; the store does not answer for the second, and A dies
+    t2            the fence ends what is left
+    t3  A wakes up and tries again: refused, because its directory is there; the Cleaner removes that by its write id
+    """
+    for number in (0, 1):
+        store.start(f"{location}/{DELTA}/bucket_0000{number}", f"u{number}", CONTENT)
+    result = result_of(uploaded(0, "u0"), uploaded(1, "u1"))
+    manifest = read_staging(store, f"{location}/_tmp_job", result, target_of(location))
+    store.fails = {"bucket_00001"}
+    with pytest.raises(StorageUnavailableError):
+        publish(store, f"{location}/_tmp_job", manifest, location)
+    assert names(store, location) == [f"{DELTA}/bucket_00000"]
+    abort_named(store, manifest.to_document())
+    store.fails = set()
+    assert store.open == {}
+    with pytest.raises(PublishError):
+        publish(store, f"{location}/_tmp_job", manifest, location)
+    assert names(store, location) == [f"{DELTA}/bucket_00000"]
+    with pytest.raises(PublishError, match="not the 3"):
+        check_published(store, target_of(location), [manifest])
+
+
+@pytest.mark.rule("R5")
+def test_the_store_says_how_large_an_upload_is_not_the_job(store, location):
+    store.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
+    result = result_of(uploaded(0, "u", size=3))
+    with pytest.raises(PublishError, match="the job reported 3 bytes, the listing says 18 bytes"):
+        read_staging(store, f"{location}/_tmp_job", result, target_of(location))
+
+
+def test_an_upload_of_another_store_or_of_nobody_is_refused(store, location):
+    result = result_of(uploaded(0, "u"))
+    with pytest.raises(PublishError, match="was ended"):
+        read_staging(store, f"{location}/_tmp_job", result, target_of(location))
+    with pytest.raises(PublishError, match="no store that has them"):
+        read_staging(open_filesystem("/"), f"{location}/_tmp_job", result, target_of(location))
+
+
+def test_a_partition_that_was_moved_while_its_files_were_uploaded_is_refused(store, location):
+    result = result_of(uploaded(0, "u"), partition="p=1", values=("1",))
+    where = f"{location}/elsewhere"
+    moved = target_of(location, partition_columns=("p",), partitions={"p=1": where})
+    with pytest.raises(PublishError, match=f"p=1 of db.t lies at {where}"):
+        read_staging(store, f"{location}/_tmp_job", result, moved)
+
+
+def test_files_that_were_staged_and_files_that_were_uploaded_share_a_directory(store, location):
+    """As after a MERGE: changed rows are staged, new ones uploaded."""
+    store.make_directory(f"{location}/_tmp_job/write_1")
+    store.write_text(f"{location}/_tmp_job/write_1/part-0.orc", "changed")
+    store.start(f"{location}/{DELTA}/bucket_00001", "u", CONTENT)
+    staged = WrittenFile("bucket_00000", 1, 7, staged="write_1/part-0.orc")
+    manifest = read_staging(store, f"{location}/_tmp_job", result_of(staged, uploaded(1, "u")), target_of(location))
+    publish(store, f"{location}/_tmp_job", manifest, location)
+    assert names(store, location) == [f"{DELTA}/{n}" for n in ("_orc_acid_version", "bucket_00000", "bucket_00001")]
+    check_published(store, target_of(location), [manifest])
+
+
+@pytest.mark.rule("R17")
+def test_uploads_that_cannot_be_listed_are_left_and_said(store, location, caplog):
+    store.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
+    store.fails = {"below"}
+    assert "AccessDenied" in abort_left(store, location, lambda directory: True)
+    assert "cost money" in caplog.text
+    store.fails = set()
+    assert abort_left(store, location, lambda directory: directory.max_write_id == 4) is None
+    assert len(store.open) == 1
+    assert abort_left(store, location, lambda directory: directory.max_write_id == 5) is None
+    assert store.open == {}
+
+
+def test_listings_of_uploads_and_parts_are_read_page_by_page():
+    """S3 gives a thousand at a time, and wants checksums back that it has computed."""
+    pages = {
+        ("list_multipart_uploads", None): {
+            "IsTruncated": True, "NextKeyMarker": "w/t[1]/a", "NextUploadIdMarker": "1",
+            "Uploads": [{"Key": "w/t[1]/a", "UploadId": "1"}],
+        },
+        ("list_multipart_uploads", "w/t[1]/a"): {"Uploads": [{"Key": "w/t[1]/p=a%2Fb/b", "UploadId": "2"}]},
+        ("list_parts", None): {
+            "IsTruncated": True, "NextPartNumberMarker": 1,
+            "Parts": [{"PartNumber": 1, "ETag": '"x"', "Size": 5, "ChecksumCRC32": "c"}],
+        },
+        ("list_parts", 1): {"Parts": [{"PartNumber": 2, "ETag": '"y"', "Size": 2}]},
+    }  # fmt: skip
+    completed = []
+
+    def call(method, **asked):
+        if method == "complete_multipart_upload":
+            completed.append(asked)
+            return {}
+        return pages[method, asked.get("KeyMarker") or asked.get("PartNumberMarker")]
+
+    fs = SimpleNamespace(call_s3=call)
+    uploads = S3Uploads(fs, Answers(fs), lambda uri: uri.removeprefix("s3a://"))
+    assert uploads.below("s3a://bucket/w/t[1]/") == [
+        Upload("s3a://bucket/w/t[1]/a", "1"),
+        Upload("s3a://bucket/w/t[1]/p=a%2Fb/b", "2"),
+    ]
+    whole = uploads.look_at(Upload("s3a://bucket/w/t[1]/a", "1"))
+    assert (whole.size, whole.parts[0].checksums) == (7, (("ChecksumCRC32", "c"),))
+    uploads.complete(whole)
+    parts = [{"PartNumber": 1, "ETag": '"x"', "ChecksumCRC32": "c"}, {"PartNumber": 2, "ETag": '"y"'}]
+    asked = {"Bucket": "bucket", "Key": "w/t[1]/a", "UploadId": "1", "MultipartUpload": {"Parts": parts}}
+    assert completed == [asked]
