@@ -113,6 +113,13 @@ def files(endpoint: str) -> AnyFilesystem:
     return AnyFilesystem()
 
 
+def uploads() -> list[str]:
+    """Names of the files that are uploads still, in the whole bucket."""
+    import boto3
+
+    return [one["Key"] for one in boto3.client("s3").list_multipart_uploads(Bucket=BUCKET).get("Uploads") or ()]
+
+
 def clean(client: MetastoreClient, files: AnyFilesystem) -> list[CleaningOutcome]:
     """Clean what can be cleaned, and say what became of each; a txn that may still appear is waited for."""
     found: list[CleaningOutcome] = []

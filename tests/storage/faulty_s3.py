@@ -63,6 +63,7 @@ class FaultyS3:
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application
         self._guard = threading.Lock()
+        self._ended: set[str] = set()
         self._start_anew([], 0)
 
     def _start_anew(self, rules: list[dict[str, Any]], seed: int) -> None:
@@ -83,6 +84,14 @@ class FaultyS3:
         with self._guard:
             fault = self._fault(kind, name)
             self._asked.append(Asked(kind, name, fault))
+        if kind in ("COMPLETE", "ABORT") and fault in (None, "error_after", "lost_answer"):
+            # S3 may not know an upload any more that it has put together; moto does, and fails for one that was ended.
+            upload_id = environ["QUERY_STRING"].partition("uploadId=")[2].partition("&")[0]
+            with self._guard:
+                has_ended, self._ended = upload_id in self._ended, self._ended | {upload_id}
+            if has_ended and fault is None:
+                _content(environ)
+                return _answer(start_response, "404 Not Found", _ERROR.format("NoSuchUpload", "It does not exist."))
         if fault in ("error_after", "lost_answer"):
             # All of it: a generator would do its work while it is read.
             list(self._application(environ, lambda status, headers, exc_info=None: lambda data: None))

@@ -13,13 +13,16 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.errors import PublishError, StorageUnavailableError
+from airflow_hive_acid.filesystem.protocol import Upload
 from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
 from .callers import pretend_to_be_elsewhere, share_a_service
+from .conftest import uploads
+from .faulty_s3 import Rule
 from .servers import BUCKET, SPARK_JARS, jars
 
 if TYPE_CHECKING:
@@ -127,6 +130,84 @@ def test_how_often_a_file_is_copied(
     assert len(engine.query("SELECT a FROM w.t").rows) == 30
 
 
+@pytest.mark.rule("R17")
+def test_an_upload_is_ended_once_however_often_it_is_asked_for(
+    files: AnyFilesystem, warehouse: str, faults: Faults
+) -> None:
+    """A lost answer, or a 500 behind what was done, is told from an upload that somebody else has ended."""
+    import boto3
+
+    s3, store = boto3.client("s3"), files.uploads(warehouse)
+    assert store is not None
+
+    def start(name: str) -> Upload:
+        key = f"{warehouse.removeprefix(f's3a://{BUCKET}/')}/{name}"
+        upload_id = s3.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
+        s3.upload_part(Bucket=BUCKET, Key=key, UploadId=upload_id, PartNumber=1, Body=b"rows")
+        return Upload(f"{warehouse}/{name}", upload_id)
+
+    for fault in ("lost_answer", "error_after"):
+        whole = store.look_at(start(fault))
+        with faults.of(Rule(fault, ("COMPLETE",), times=1)):
+            store.complete(whole)
+        assert len(faults.met) == 1
+        assert files.read_text(whole.upload.uri) == "rows"
+        assert store.below(warehouse) == []
+        with faults.of(Rule(fault, ("ABORT",), times=1)):
+            store.abort(start("given up"))
+        assert len(faults.met) == 1
+    ended = store.look_at(start("ended"))
+    store.abort(ended.upload)
+    with pytest.raises(FileNotFoundError):
+        store.complete(ended)
+    with pytest.raises(FileNotFoundError):
+        store.look_at(ended.upload)
+    files.write_text(ended.upload.uri, "other rows")
+    with pytest.raises(FileNotFoundError):
+        store.complete(ended)
+    with pytest.raises(StorageUnavailableError):
+        store.abort(Upload("s3a://no-such-bucket/w", "x"))
+
+
+@pytest.mark.spark
+def test_files_that_have_no_place_yet_are_copied_and_the_others_are_not(
+    start_engine: Callable[..., Engine],
+    client: MetastoreClient,
+    files: AnyFilesystem,
+    warehouse: str,
+    conf: dict[str, str],
+    faults: Faults,
+) -> None:
+    """Of a partition that lies elsewhere, and of changed rows; a large file goes in several parts."""
+    engine = start_engine(warehouse, {**conf, "spark.hadoop.fs.s3a.multipart.size": "5M"})
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.t (a BIGINT, b STRING) PARTITIONED BY (p STRING) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true', 'orc.compress'='NONE'); "
+        f"ALTER TABLE w.t ADD PARTITION (p = 'far') LOCATION '{warehouse}/far'"
+    )
+    with faults.of():
+        engine.run(
+            "INSERT INTO w.t SELECT id, repeat(uuid(), 10), CASE WHEN id < 20000 THEN 'a/b{' WHEN id < 20010 THEN NULL "
+            "ELSE 'far' END FROM range(0, 20020, 1, 1)"
+        )
+    of_files = [(asked.kind, asked.name.partition("/warehouse/")[2]) for asked in faults.after]
+    near = "w.db/t/p=a%2Fb%7B/delta_0000002_0000002_0000/bucket_00000"
+    assert [kind for kind, name in of_files if name == near] == ["START", "PUT", "PUT", "GET", "COMPLETE"]
+    assert [name for kind, name in of_files if kind == "COPY"] == ["far/delta_0000002_0000002_0000/bucket_00000"]
+    assert engine.query("SELECT count(*), count(DISTINCT b), sum(a) FROM w.t").rows == [[20020, 20020, 200390190]]
+    with faults.of():
+        engine.run(
+            "MERGE INTO w.t USING (SELECT 1L AS i UNION ALL SELECT 30000L) s ON t.a = s.i "
+            "WHEN MATCHED THEN UPDATE SET b = 'changed' WHEN NOT MATCHED THEN INSERT VALUES (s.i, 'new', 'a/b{')"
+        )
+    kinds = [asked.kind for asked in faults.after]
+    assert (kinds.count("COPY"), kinds.count("COMPLETE")) == (2, 1)
+    assert engine.query("SELECT a, b FROM w.t WHERE b IN ('changed', 'new') ORDER BY a").rows == [
+        [1, "changed"], [30000, "new"],
+    ]  # fmt: skip
+    assert uploads() == []
+
+
 @pytest.mark.spark
 @pytest.mark.rule("R4")
 def test_a_killed_job_is_fenced_by_its_record(
@@ -138,9 +219,9 @@ def test_a_killed_job_is_fenced_by_its_record(
     tmp_path: Path,
 ) -> None:
     """
-    t1  A's Spark job writes below its staging
+    t1  A's Spark job has uploaded the file of its first task
     t2  kill -9 of A's control plane; its Spark goes a moment later
-    t3                    the reaper aborts A's txn and fences its job: from now on no manifest of it is taken
+    t3                    the reaper aborts A's txn, fences its job and ends its upload; no manifest is taken
     t4  A is back and wants to publish what it wrote: refused
     t5                    the Cleaner leaves nothing of it, and the next writer goes on
     """
@@ -156,7 +237,7 @@ def test_a_killed_job_is_fenced_by_its_record(
             *("--metastore-url", str(client.database.url), "--spark-master", "local[1]"),
             *("--set", "hive.acid.job.environment=AWS_*"),
             *(part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))),
-            # The first task ends and its file becomes an object; the second one never would.
+            # The first task ends and its file is uploaded; the second one never would be.
             *(
                 "sql",
                 "-e",
@@ -171,7 +252,7 @@ def test_a_killed_job_is_fenced_by_its_record(
     family: list[psutil.Process] = []
     try:
         deadline = time.monotonic() + 300
-        while not any(entry.name.startswith("_tmp_") for entry in files.list_files(location)):
+        while not uploads():
             assert writer.poll() is None, writer.communicate()[1]
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -193,6 +274,7 @@ def test_a_killed_job_is_fenced_by_its_record(
     report = run_reaper(client, files)
     assert report.aborted == (job.txn_id,)
     assert [fenced.job_id for fenced in report.fenced] == [job.job_id]
+    assert uploads() == []
     with pytest.raises(PublishError, match="it is fenced"):
         client.jobs.record_manifest(job.job_id, {"directories": []})
     run_cleaner(client, files)

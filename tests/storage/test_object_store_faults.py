@@ -14,7 +14,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse import fences
 from airflow_hive_acid.settings import Source
 
-from .conftest import clean
+from .conftest import clean, uploads
 from .faulty_s3 import READS, WRITES, Rule
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.storage, pytest.mark.spark]
 
+UPDATE = "UPDATE w.t SET b = 'b' WHERE a = 1"
+INSERT = "INSERT INTO w.t SELECT id, 'b' FROM range(2, 4, 1, 2)"
 #: Spark's S3 client gives up within seconds; by its defaults it would try for minutes.
 FEW_TRIES = {
     "spark.hadoop.fs.s3a.attempts.maximum": "2",
@@ -37,6 +39,8 @@ FEW_TRIES = {
     "spark.hadoop.fs.s3a.retry.throttle.limit": "2",
     "spark.hadoop.fs.s3a.retry.throttle.interval": "50ms",
 }
+#: Requests that an INSERT makes; the others are those of an UPDATE, whose files are copied.
+OF_INSERTS = (*READS, "PUT", "START", "COMPLETE")
 TABLE = "CREATE DATABASE w; CREATE TABLE w.t (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 
 
@@ -65,22 +69,38 @@ def run_cleaner_when_due(
 def test_one_request_that_fails_once_is_no_failure_of_a_statement(
     start_engine: Callable[..., Engine], warehouse: str, conf: dict[str, str], faults: Faults
 ) -> None:
-    """Each kind of request of an INSERT and a query, with each fault: clients ask again, and nothing is there twice."""
+    """Each kind of request, with each fault: clients ask again, nothing is there twice, and no upload is left."""
     engine = start_engine(warehouse, conf)
     engine.run(TABLE)
-    expected = 0
+    expected: list[list[object]] = []
     for fault in ("slow_down", "cut", "error_after", "lost_answer"):
-        for kind in WRITES if fault in ("error_after", "lost_answer") else (*READS, *WRITES):
+        writes = (*(kind for kind in WRITES if kind in OF_INSERTS), "COPY", "DELETE")
+        for kind in writes if fault in ("error_after", "lost_answer") else (*READS, *writes):
             with faults.of(Rule(fault, (kind,), times=1)):
-                engine.run(f"INSERT INTO w.t VALUES ({expected}, '{fault} {kind}')")
-                expected += 1
-                assert [row[0] for row in rows(engine)] == list(range(expected))
-            assert [one.fault for one in faults.met] == [fault] or kind == "UPLOAD", kind
+                if kind in OF_INSERTS:
+                    expected.append([len(expected), f"{fault} {kind}"])
+                    engine.run(f"INSERT INTO w.t VALUES ({len(expected) - 1}, '{fault} {kind}')")
+                else:
+                    expected[0][1] = f"{fault} {kind}"
+                    engine.run(f"UPDATE w.t SET b = '{fault} {kind}' WHERE a = 0")
+                assert rows(engine) == expected
+            assert [one.fault for one in faults.met] == [fault], kind
+    assert uploads() == []
 
 
 @pytest.mark.rule("R4")
 @pytest.mark.rule("R5")
-@pytest.mark.parametrize(("fault", "kind"), [("slow_down", "COPY"), ("lost_answer", "PUT"), ("lost_answer", "DELETE")])
+@pytest.mark.parametrize(
+    ("fault", "kind", "name", "statement"),
+    [
+        ("slow_down", "COPY", "", UPDATE),
+        ("lost_answer", "DELETE", "", UPDATE),
+        ("lost_answer", "PUT", "", INSERT),
+        # One of two files is there, the other is not.
+        ("slow_down", "COMPLETE", "bucket_00001", INSERT),
+        ("lost_answer", "COMPLETE", "bucket_00001", INSERT),
+    ],
+)
 def test_a_store_that_goes_on_failing_fails_the_statement_and_nothing_else(
     start_engine: Callable[..., Engine],
     client: MetastoreClient,
@@ -91,9 +111,11 @@ def test_a_store_that_goes_on_failing_fails_the_statement_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
     fault: str,
     kind: str,
+    name: str,
+    statement: str,
 ) -> None:
     """
-    t1  A's INSERT is written; the store refuses, or does not answer, what publishing asks of it
+    t1  A's statement is written; the store refuses, or does not answer, what publishing asks of it
     t2  A fails, and its txn is aborted
     t3  the store answers again: A's second try is applied once, the Cleaner leaves nothing of the first
     """
@@ -103,18 +125,21 @@ def test_a_store_that_goes_on_failing_fails_the_statement_and_nothing_else(
     engine.run(TABLE)
     engine.run("INSERT INTO w.t VALUES (1, 'a')")
     once = Once((fault, kind))
-    with faults.of(Rule(fault, (kind,))), pytest.raises(HiveAcidError):
-        engine.run("INSERT INTO w.t VALUES (2, 'b')", once=once)
+    with faults.of(Rule(fault, (kind,), name=name)), pytest.raises(HiveAcidError):
+        engine.run(statement, once=once)
     assert faults.met
     assert rows(engine) == [[1, "a"]]
+    assert uploads() == []
     for _ in range(2):
-        engine.run("INSERT INTO w.t VALUES (2, 'b')", once=once)
-    assert rows(engine) == [[1, "a"], [2, "b"]]
+        engine.run(statement, once=once)
+    expected = [[1, "b"]] if statement == UPDATE else [[1, "a"], [2, "b"], [3, "b"]]
+    assert rows(engine) == expected
     run_reaper(client, files)
     engine.run("ALTER TABLE w.t COMPACT 'major'")
     engine.run_compactions("w")
-    assert rows(engine) == [[1, "a"], [2, "b"]]
+    assert rows(engine) == expected
     clean(client, files)
+    assert uploads() == []
     assert [name[:4] for name in under_the_table(client, files)] == ["base"]
     assert client.show_locks() == []
 
@@ -218,4 +243,5 @@ def test_statements_through_a_store_that_often_fails_are_applied_once(
         run_reaper(client, files)
         clean(client, files)
     assert [name[:4] for name in under_the_table(client, files)] == ["base"]
+    assert uploads() == []
     assert rows(engine) == _expected()

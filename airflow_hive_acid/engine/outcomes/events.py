@@ -129,18 +129,23 @@ class JobFinished:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Directories of a write id are in place; files and bytes are those of the data."""
+    """Directories of a write id are in place; files and bytes are those of the data.
+
+    :param uploaded: how many of the files were uploaded under their names; the others were renamed or copied.
+    """
 
     table: str
     directories: int
     files: int
     bytes: int
     seconds: float
+    uploaded: int = 0
 
     def __str__(self) -> str:
+        uploaded = f", {self.uploaded} of them uploaded under their names" if self.uploaded else ""
         return (
-            f"published {self.directories} directories of {self.table}: {self.files} files, {self.bytes:,} bytes "
-            f"({self.seconds:.1f} s)"
+            f"published {self.directories} directories of {self.table}: {self.files} files{uploaded}, "
+            f"{self.bytes:,} bytes ({self.seconds:.1f} s)"
         )
 
 

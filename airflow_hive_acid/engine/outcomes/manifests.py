@@ -55,7 +55,8 @@ def require_same_places(made: Mapping[str, PartitionRef], others: Mapping[str, P
 
 def published(manifest: Manifest, seconds: float) -> Published:
     sizes = [size for directory in manifest.directories for name, size in directory.files if name != ACID_VERSION_FILE]
-    return Published(manifest.table, len(manifest.directories), len(sizes), sum(sizes), seconds)
+    uploaded = sum(len(directory.uploads) for directory in manifest.directories)
+    return Published(manifest.table, len(manifest.directories), len(sizes), sum(sizes), seconds, uploaded)
 
 
 def finished(plan: Plan, result: JobResult) -> JobFinished:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
+from airflow_hive_acid.engine.transactions.uploads import SETTING, uploads_of_job
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Target, new_partitions
-from airflow_hive_acid.format.jobs import PartitionRef, Uploads
-from airflow_hive_acid.format.paths import S3_SCHEMES, parse_location
+from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
 from airflow_hive_acid.metastore.names import is_char
 
@@ -21,14 +21,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.tables.viewpoints import Looks
     from airflow_hive_acid.engine.transactions.written_tables import Written
     from airflow_hive_acid.filesystem.publishing import Manifest
-    from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.format.jobs import TableSnapshot, Uploads
     from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.plans import TableRead
-
-_NEW_ROWS = ("insert", "merge")
-_MOST_ELSEWHERE = 1000
-"""So many names of partitions go into a job's spec at most."""
 
 
 class SeenTables:
@@ -115,20 +111,18 @@ class SeenTables:
         )
 
     def uploads(self, table: Table, kind: str) -> Uploads | None:
-        """What a job that writes new rows may upload under final names, None for nothing (decision 74).
+        """What a job may upload under final names, None for nothing (decision 74).
 
         :param kind: of the statement.
         """
         context = self._context
-        is_on_s3 = parse_location(table.location).scheme in S3_SCHEMES
-        if not is_on_s3 or kind not in _NEW_ROWS or table.is_insert_only:
-            return None
-        if context.settings.string("hive.acid.spark.s3.uploads") == "copy":
-            return None
-        if not table.is_partitioned or table.qualified_name in self._creations:
-            return Uploads(table.location)
-        elsewhere = context.client.catalog.partitions_elsewhere(table.qualified_name, _MOST_ELSEWHERE + 1)
-        return None if len(elsewhere) > _MOST_ELSEWHERE else Uploads(table.location, tuple(elsewhere))
+
+        def find_elsewhere(most: int) -> list[str]:
+            if not table.is_partitioned or table.qualified_name in self._creations:
+                return []
+            return context.client.catalog.partitions_elsewhere(table.qualified_name, most)
+
+        return uploads_of_job(table, kind, context.settings.string(SETTING), find_elsewhere)
 
     def snapshot(self, read: TableRead, looks: Looks) -> TableSnapshot:
         """What a statement sees of a table that it reads."""

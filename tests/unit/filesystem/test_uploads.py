@@ -77,7 +77,7 @@ def result_of(*files, partition="", values=()):
     return JobResult("job", "app", directories=(WrittenDirectory(partition, values, DELTA, files),))
 
 
-def uploaded(number, upload, size=len(CONTENT)):
+def uploaded(number, upload, size=18):
     return WrittenFile(f"bucket_0000{number}", 1, size, upload=upload)
 
 

@@ -273,6 +273,21 @@ def test_partitions_are_added_once_and_found_by_name_values_or_columns(partition
     assert set(partitioned.find_partitions("default.p", ["ds=2024/h=1", "ds=nope/h=1"])) == {"ds=2024/h=1"}
 
 
+def test_partitions_that_do_not_lie_where_their_names_say_are_found(
+    partitioned: Catalog, client: MetastoreClient
+) -> None:
+    partitioned.add_partitions("default.p", [(f"a/{d}", "1") for d in range(4)])
+    assert partitioned.partitions_elsewhere("default.p", 5) == []
+    moved = {"ds=a%2F1/h=1": "file:/elsewhere", "ds=a%2F3/h=1": "file:/warehouse/p/ds=a%2F3/h=1_old"}
+    for name, place in moved.items():
+        storage = client.catalog.get_partition("default.p", name)
+        assert storage.location == f"file:/warehouse/p/{name}"
+        with client.database.transaction() as connection:
+            connection.execute(sa.update(SDS).where(SDS.c.LOCATION == storage.location).values(LOCATION=place))
+    assert partitioned.partitions_elsewhere("default.p", 5) == sorted(moved)
+    assert partitioned.partitions_elsewhere("default.p", 1) == ["ds=a%2F1/h=1"]
+
+
 def test_a_filter_on_values_is_part_of_the_statement(partitioned: Catalog, client: MetastoreClient) -> None:
     partitioned.add_partitions("default.p", [(f"d{d:03}", str(h)) for d in range(50) for h in range(4)])
     seen: list[str] = []
