@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem.protocol import Part, Upload, WholeUpload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_hive_acid.filesystem.answers import Answers
+
+SETTING = "hive.acid.spark.s3.uploads"
 
 
 class S3Uploads:
@@ -28,7 +32,7 @@ class S3Uploads:
         """See the protocol. In pages, as S3 gives them."""
         base = uri.rstrip("/")
         bucket, _, prefix = f"{self._path(base)}/".partition("/")
-        with self._answers.of(f"listing the uploads below {uri}"):
+        with self._asking(f"listing the uploads below {uri}", "ListBucketMultipartUploads"):
             return [
                 Upload(f"{base}/{one['Key'][len(prefix) :]}", str(one["UploadId"]))
                 for page in self._pages("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
@@ -37,8 +41,7 @@ class S3Uploads:
 
     def look_at(self, upload: Upload) -> WholeUpload:
         """See the protocol."""
-        path = self._path(upload.uri)
-        with self._answers.of(f"looking at the upload of {upload.uri}", path):
+        with self._asking(f"looking at the upload of {upload.uri}", "ListMultipartUploadParts"):
             pages = list(self._pages("list_parts", **self._key(upload)))
         return WholeUpload(upload, tuple(_part(one) for page in pages for one in page.get("Parts") or ()))
 
@@ -47,7 +50,7 @@ class S3Uploads:
         upload = whole.upload
         parts = [{"PartNumber": p.number, "ETag": p.etag, **dict(p.checksums)} for p in whole.parts]
         try:
-            with self._answers.of(f"completing the upload of {upload.uri}", self._path(upload.uri)):
+            with self._asking(f"completing the upload of {upload.uri}", "PutObject"):
                 self._fs.call_s3("complete_multipart_upload", **self._key(upload), MultipartUpload={"Parts": parts})
         except FileNotFoundError:
             if not self._is_there(whole):
@@ -55,17 +58,25 @@ class S3Uploads:
 
     def abort(self, upload: Upload) -> None:
         """See the protocol."""
-        with self._answers.of(f"ending the upload of {upload.uri}", self._path(upload.uri)):
-            try:
-                self._fs.call_s3("abort_multipart_upload", **self._key(upload))
-            except FileNotFoundError as ended:
-                self._require_bucket(ended)
+        asking = self._asking(f"ending the upload of {upload.uri}", "AbortMultipartUpload")
+        # A bucket that is not there says nothing about what is in it, and is another error (R17).
+        with contextlib.suppress(FileNotFoundError), asking:
+            self._fs.call_s3("abort_multipart_upload", **self._key(upload))
 
-    def _require_bucket(self, error: FileNotFoundError) -> None:
-        """Nothing follows from a bucket that is not there (R17)."""
-        cause = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
-        if cause != "NoSuchUpload":
-            raise error
+    @contextlib.contextmanager
+    def _asking(self, what: str, right: str) -> Iterator[None]:
+        """Errors with their meaning.
+
+        :param right: that the store wants for it, without ``s3:``.
+        """
+        with self._answers.of(what):
+            try:
+                yield
+            except PermissionError as refused:
+                raise ConfigurationError(
+                    f"{what}: the store refuses it ({refused}). Give the credentials of this process the right "
+                    f"s3:{right}, or set {SETTING} to copy, which needs no uploads"
+                ) from refused
 
     def _is_there(self, whole: WholeUpload) -> bool:
         """Whether there is the file of an upload: of its size, and put together of as many parts."""

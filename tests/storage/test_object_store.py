@@ -107,18 +107,14 @@ def test_a_table_lives_on_an_object_store(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("accelerator", "copies"), [("auto", 0), ("off", 3)])
-def test_how_often_a_file_is_copied(
+def test_how_often_a_file_is_copied_without_the_jar(
     start_engine: Callable[..., Engine],
     warehouse: str,
     conf: dict[str, str],
     faults: Faults,
-    accelerator: str,
-    copies: int,
 ) -> None:
-    """Never: it is uploaded under its name. Without the jar once, when it is published, and Spark's committer gives it
-    two names before."""
-    engine = start_engine(warehouse, conf, accelerator)
+    """Once, when it is published, and Spark's committer gives it two names before."""
+    engine = start_engine(warehouse, conf, "off")
     engine.run(
         "CREATE DATABASE w; CREATE TABLE w.t (a INT) PARTITIONED BY (p INT) STORED AS ORC "
         "TBLPROPERTIES ('transactional'='true')"
@@ -126,7 +122,7 @@ def test_how_often_a_file_is_copied(
     with faults.of():
         engine.run("INSERT INTO w.t SELECT id, id % 3 FROM range(0, 30, 1, 1)")
     written = [asked.kind for asked in faults.after if asked.name.endswith((".orc", "/bucket_00000"))]
-    assert (written.count("PUT"), written.count("COPY")) == (3, 3 * copies), faults.after
+    assert (written.count("PUT"), written.count("COPY")) == (3, 9), faults.after
     assert len(engine.query("SELECT a FROM w.t").rows) == 30
 
 

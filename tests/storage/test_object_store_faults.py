@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.storage, pytest.mark.spark]
 
 UPDATE = "UPDATE w.t SET b = 'b' WHERE a = 1"
-INSERT = "INSERT INTO w.t SELECT id, 'b' FROM range(2, 4, 1, 2)"
+#: Two tasks write: Spark does not know how few rows these are.
+INSERT = "INSERT INTO w.t SELECT x, 'b' FROM (SELECT explode(array(id)) AS x FROM range(2, 4, 1, 2))"
 #: Spark's S3 client gives up within seconds; by its defaults it would try for minutes.
 FEW_TRIES = {
     "spark.hadoop.fs.s3a.attempts.maximum": "2",
@@ -74,8 +75,8 @@ def test_one_request_that_fails_once_is_no_failure_of_a_statement(
     engine.run(TABLE)
     expected: list[list[object]] = []
     for fault in ("slow_down", "cut", "error_after", "lost_answer"):
-        writes = (*(kind for kind in WRITES if kind in OF_INSERTS), "COPY", "DELETE")
-        for kind in writes if fault in ("error_after", "lost_answer") else (*READS, *writes):
+        writes = [kind for kind in WRITES if kind in OF_INSERTS]
+        for kind in (*writes, "COPY", "DELETE") if fault in ("error_after", "lost_answer") else (*READS, *writes):
             with faults.of(Rule(fault, (kind,), times=1)):
                 if kind in OF_INSERTS:
                     expected.append([len(expected), f"{fault} {kind}"])
@@ -95,9 +96,7 @@ def test_one_request_that_fails_once_is_no_failure_of_a_statement(
     [
         ("slow_down", "COPY", "", UPDATE),
         ("lost_answer", "DELETE", "", UPDATE),
-        ("lost_answer", "PUT", "", INSERT),
-        # One of two files is there, the other is not.
-        ("slow_down", "COMPLETE", "bucket_00001", INSERT),
+        # One of two files is there, and the other one as well, but nobody says so.
         ("lost_answer", "COMPLETE", "bucket_00001", INSERT),
     ],
 )

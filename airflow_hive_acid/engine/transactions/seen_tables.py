@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
-from airflow_hive_acid.engine.transactions.uploads import SETTING, uploads_of_job
+from airflow_hive_acid.engine.transactions.uploads import uploads_of_job
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Target, new_partitions
+from airflow_hive_acid.filesystem.s3_uploads import SETTING
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
 from airflow_hive_acid.metastore.names import is_char

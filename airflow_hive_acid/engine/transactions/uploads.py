@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.catalog import Table
 
-SETTING = "hive.acid.spark.s3.uploads"
 MOST_ELSEWHERE = 1000
 """So many names of partitions go into a job's spec; of a table with more that lie elsewhere, all files are copied."""
 _NEW_ROWS = ("insert", "merge")

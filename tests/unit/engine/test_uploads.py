@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_hive_acid.engine.transactions.uploads import MOST_ELSEWHERE, SETTING, uploads_of_job
+from airflow_hive_acid.engine.transactions.uploads import MOST_ELSEWHERE, uploads_of_job
+from airflow_hive_acid.filesystem.s3_uploads import SETTING
 from airflow_hive_acid.format.jobs import Uploads
 from airflow_hive_acid.settings import Settings, Source
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_hive_acid.errors import PublishError, StorageUnavailableError
+from airflow_hive_acid.errors import ConfigurationError, PublishError, StorageUnavailableError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.filesystem.answers import Answers
 from airflow_hive_acid.filesystem.local import LocalFilesystem
@@ -194,6 +194,24 @@ def test_uploads_that_cannot_be_listed_are_left_and_said(store, location, caplog
     assert len(store.open) == 1
     assert abort_left(store, location, lambda directory: directory.max_write_id == 5) is None
     assert store.open == {}
+
+
+def test_a_right_that_is_missing_is_named_with_the_way_without_it():
+    def refuse(method, **asked):
+        raise PermissionError("Access Denied")
+
+    fs = SimpleNamespace(call_s3=refuse)
+    uploads = S3Uploads(fs, Answers(fs), lambda uri: uri.removeprefix("s3a://"))
+    upload = Upload("s3a://bucket/w/t/delta/bucket_00000", "1")
+    refused = {
+        "s3:ListBucketMultipartUploads": lambda: uploads.below("s3a://bucket/w/t"),
+        "s3:ListMultipartUploadParts": lambda: uploads.look_at(upload),
+        "s3:PutObject": lambda: uploads.complete(WholeUpload(upload, (Part(1, "x", 1),))),
+        "s3:AbortMultipartUpload": lambda: uploads.abort(upload),
+    }
+    for right, call in refused.items():
+        with pytest.raises(ConfigurationError, match=rf"right {right}, or set hive\.acid\.spark\.s3\.uploads to copy"):
+            call()
 
 
 def test_listings_of_uploads_and_parts_are_read_page_by_page():
