@@ -18,7 +18,10 @@ from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
+from airflow_hive_acid.engine.statements.foreign_tables import TableImport
+from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import HandedOverError, HiveAcidError
+from airflow_hive_acid.mirrors.imports import verify_import
 from airflow_hive_acid.mirrors.runner import run_mirror
 from airflow_hive_acid.testing import HiveAcidTestbed
 from airflow_hive_acid.testing.dags import run_dag
@@ -63,6 +66,7 @@ class Doomed:
         self._session.close()
 
 
+@pytest.mark.timeout(3600)  # of 50 kills
 def test_a_spark_that_is_killed_at_any_moment_leaves_a_whole_state(
     mirroring: Mirroring, client: MetastoreClient, warehouse: str, launcher: SparkSubmitLauncher, mirror_home: Path,
     pytestconfig: pytest.Config,
@@ -89,6 +93,34 @@ def test_a_spark_that_is_killed_at_any_moment_leaves_a_whole_state(
         report = m.run(target)
         assert report.todo in ("follow", "nothing"), report.reason
         m.same(target)
+    assert killed, "none was killed in time"
+
+
+@pytest.mark.timeout(3600)
+def test_an_import_whose_spark_is_killed_at_any_moment_is_made_once(
+    mirroring: Mirroring, client: MetastoreClient, warehouse: str, launcher: SparkSubmitLauncher, mirror_home: Path,
+    pytestconfig: pytest.Config,
+) -> None:  # fmt: skip
+    """With SIGKILL; the table is there whole or not at all, and what tries again makes it, or finds it made."""
+    m, chance = mirroring, random.Random(11)
+    sources = [f"iceberg:ice.killed.t{next(_numbers)}", f"delta:{mirror_home}/killed/t{next(_numbers)}"]
+    m.sql(f"CREATE TABLE t (id int, s string) {ACID}", "INSERT INTO t SELECT id, 'x' FROM VALUES (1), (2), (3) v(id)")
+    for source in sources:
+        m.run(source, ["id"])
+    killed = 0
+    for number in range(max(2, pytestconfig.getoption("--mirror-kills") // 2)):
+        wanted, once = TableImport.of(sources[number % 2], f"i{number}"), Once(("import",), str(number))
+        doomed = Doomed(launcher, chance.uniform(0.5, 10))
+        try:
+            Engine(client, doomed, warehouse, agent_info="victim").import_table(wanted, once=once)
+        except HiveAcidError:
+            killed += 1
+            there = client.catalog.find_tables([f"default.i{number}"])
+            assert not there or m.rows(f"SELECT count(*) FROM i{number}") == [[3]]
+        finally:
+            doomed.stop()
+        made = m.engine.import_table(wanted, once=once)
+        assert (made.rows, verify_import(m.client, m.engine, made).is_equal) == (3, True)
     assert killed, "none was killed in time"
 
 
