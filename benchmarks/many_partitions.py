@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
     SDS,
     SERDES,
 )
-from airflow_hive_acid.metastore.setup.schema import COMPLETED_TXN_COMPONENTS
+from airflow_hive_acid.metastore.setup.schema import COMPLETED_TXN_COMPONENTS, HIVE_ACID_DECISION
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -70,6 +70,25 @@ def mark_written(client: MetastoreClient, table: Table, partitions: int, txn_id:
         "CTC_UPDATE_DELETE": sa.literal("N"),
     }  # fmt: skip
     client.database.run(lambda connection: _insert(connection, COMPLETED_TXN_COMPONENTS, rows, numbers))
+
+
+def mark_looked_at(client: MetastoreClient) -> None:
+    """Every completed write is one that the Initiator has looked at, with nothing to do."""
+    ctc = COMPLETED_TXN_COMPONENTS.c
+    written = sa.select(
+        ctc.CTC_DATABASE, ctc.CTC_TABLE, ctc.CTC_PARTITION, sa.func.count().label("writes"),
+        sa.cast(sa.func.sum(ctc.CTC_TXNID), sa.BigInteger).label("txn_sum"),
+    ).group_by(ctc.CTC_DATABASE, ctc.CTC_TABLE, ctc.CTC_PARTITION).cte("written")  # fmt: skip
+    w = written.c
+    rows = {
+        "HAD_DATABASE": w.CTC_DATABASE, "HAD_TABLE": w.CTC_TABLE, "HAD_PART_NAME": w.CTC_PARTITION,
+        "HAD_NEWEST": sa.literal("Y"), "HAD_AGAIN": sa.literal("N"), "HAD_SINCE": sa.literal(1),
+        "HAD_LOOKED": sa.literal(1), "HAD_LOOKS": sa.literal(1), "HAD_WRITES": w.writes, "HAD_TXN_SUM": w.txn_sum,
+        "HAD_KIND": sa.literal("NOTHING"), "HAD_RULE": sa.literal("no threshold reached"),
+        "HAD_REASON": sa.literal("no threshold is reached"), "HAD_NUMBERS": sa.literal("{}"),
+        "HAD_BLOCKED_BY": sa.literal("[]"),
+    }  # fmt: skip
+    client.database.run(lambda connection: _insert(connection, HIVE_ACID_DECISION, rows, written))
 
 
 def _copy(connection: Connection, table: Table, of: int, start: int, stop: int) -> None:

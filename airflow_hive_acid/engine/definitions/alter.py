@@ -9,6 +9,7 @@ from sqlglot import exp
 from airflow_hive_acid.engine.definitions.compactions import request_compaction
 from airflow_hive_acid.engine.definitions.ddl import require_empty, require_known_columns, warehouse_files
 from airflow_hive_acid.engine.definitions.repair import repair
+from airflow_hive_acid.engine.tables.partitions import condition_of
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
@@ -205,14 +206,14 @@ def _matching(context: Context, table: Table, clause: tuple[tuple[str, str, str]
         for column, operator, value in clause
     )
     chosen = PartitionFilter(tuple(kinds.items()), (terms,))
-    found = []
-    for partition in catalog.list_partitions(name):
-        decided = chosen.decides(partition.values)
-        if decided is None:
+    # What is surely not meant is neither sent by the database, where that can tell, nor held.
+    candidates = catalog.list_partitions(
+        name, condition_of(chosen), keeps=lambda values: chosen.decides(values) is not False
+    )
+    for partition in candidates:
+        if chosen.decides(partition.values) is None:
             raise InvalidArgumentsError(
                 f"whether partition {partition.name} of {name} is meant cannot be told: its value and the one given do "
                 "not compare as the column's type; nothing was dropped. Name the partitions by ="
             )
-        if decided:
-            found.append(partition)
-    return found
+    return candidates

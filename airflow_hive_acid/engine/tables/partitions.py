@@ -16,7 +16,7 @@ from sqlglot import exp
 from airflow_hive_acid.engine.tables.snapshots import partition_refs
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import PartitionRef
-from airflow_hive_acid.metastore.catalog import And, Compare, Condition, In, Or
+from airflow_hive_acid.metastore.catalog import And, Between, Compare, Condition, In, Or
 from airflow_hive_acid.metastore.names import stored_char
 
 if TYPE_CHECKING:
@@ -162,6 +162,10 @@ def _condition(term: exp.Expr, texts: set[str], depth: int = 0) -> Condition | N
             if name is None or not plain or not values or len(values) > _MOST_VALUES or None in values:
                 return None
             return In(name, [value for value in values if value is not None])
+        case exp.Between():
+            name, low, high = _column(term.this, texts), _text(term.args["low"]), _text(term.args["high"])
+            plain = {key for key, given in term.args.items() if given} == {"this", "low", "high"}
+            return None if not plain or name is None or low is None or high is None else Between(name, low, high)
     operator = _OPERATORS.get(type(term))
     if operator is None:
         return None

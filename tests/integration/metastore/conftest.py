@@ -14,11 +14,12 @@ from airflow_hive_acid.metastore.schema.types import METADATA
 from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow_hive_acid.metastore import MetastoreClient
 
 NAMES = sorted(METADATA.tables.keys() - {table.name for table in schema.SERVER_TABLES})
+_STEPS_AT_ONCE = 50
 
 
 class Rows:
@@ -117,3 +118,29 @@ def component(place: str, kind: LockType, operation: Operation = Operation.NO_TX
 def lock_on() -> Any:
     """Makes lock components: ``lock_on("db.t/p=1", LockType.EXCLUSIVE)``."""
     return component
+
+
+@pytest.fixture
+def sqlite_steps(client: MetastoreClient) -> Callable[[Callable[[], Any]], int]:
+    """Steps of SQLite's virtual machine while something runs."""
+
+    def count(run: Callable[[], Any]) -> int:
+        calls = 0
+
+        def called() -> int:
+            nonlocal calls
+            calls += 1
+            return 0
+
+        with client.database.transaction() as connection:  # the one connection that the pool keeps
+            driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.set_progress_handler(called, _STEPS_AT_ONCE)
+        try:
+            run()
+        finally:
+            driver.set_progress_handler(None, 0)
+        assert calls > 0
+        return calls * _STEPS_AT_ONCE
+
+    return count

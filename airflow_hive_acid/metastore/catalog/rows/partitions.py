@@ -26,6 +26,8 @@ from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
     columns_of,
     to_sql,
 )
+from airflow_hive_acid.metastore.catalog.values.partition_names import Range, ranges_of, ranges_of_values
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.partition_values import is_char, stored_char
@@ -94,12 +96,21 @@ def read_partitions(
         raise InvalidArgumentsError(f"a page of {limit} partitions of {table.qualified_name}; ask for 1 or more")
     statement: Select[Any] = _SELECT_PARTITIONS.where(PARTITIONS.c.TBL_ID == table.id)
     statement = statement.order_by(PARTITIONS.c.PART_NAME)
+    ranges: list[Range] | None = None
     if isinstance(wanted, Condition):
         stored = {position: PARTITION_KEY_VALS.alias(f"KEY_{position}") for position in columns_of(table, wanted)}
+        ranges = ranges_of(table, wanted)
         statement = _join_values(statement, stored)
         statement = statement.where(to_sql(table, wanted, {i: a.c.PART_KEY_VAL for i, a in stored.items()}))
     elif wanted:
-        statement = _where_values(statement, table, filter_values(table, wanted))
+        values = filter_values(table, wanted)
+        ranges = ranges_of_values(table, values)
+        statement = _where_values(statement, table, values)
+    if ranges is not None and backend_of(connection).sorts_by_bytes:
+        # One range around all of them: of an OR alone not every database makes ranges of its index.
+        name, lowest, highest = PARTITIONS.c.PART_NAME, min(low for low, _ in ranges), max(high for _, high in ranges)
+        statement = statement.where(name >= lowest, name < highest)
+        statement = statement.where(or_(*(and_(name >= low, name < high) for low, high in ranges)))
     if after is not None:
         statement = statement.where(PARTITIONS.c.PART_NAME > table.partition_name(after))
     if limit is not None:

@@ -116,6 +116,7 @@ class PostgresqlBackend(Backend):
 
     name = "postgresql"
     nulls_first = False
+    sorts_by_bytes = False
     compound = True
     one_trip = True
     calls_waiters = True

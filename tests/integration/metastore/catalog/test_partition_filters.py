@@ -16,6 +16,8 @@ from airflow_hive_acid.metastore.catalog.values.partition_conditions import And,
 from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
 
@@ -170,3 +172,53 @@ def test_of_very_many_partitions_only_those_asked_for_are_read(client: Metastore
     page = catalog.list_partitions("default.p", limit=3, after="ds=d100/h=7")
     assert [p.name for p in page] == ["ds=d100/h=70", "ds=d100/h=71", "ds=d100/h=72"]
     assert len(fetched) < 30
+
+
+# --- among very many --------------------------------------------------------------------------------------------------
+
+TEXTS = [None, "a", "a0", "a:b", "a/b", "aB", "a b", "ab", "a=b", "a%3Ab", "b", "ä", "1"]
+
+
+def test_ranges_of_names_leave_nothing_out(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values with signs that stand in names as escapes, which sort elsewhere."""
+    client.catalog.set_warehouse("file:/warehouse")
+    keys = (Column("k", "string"), Column("l", "string"))
+    client.catalog.create_table(TableDefinition("default", "two", ID, keys))
+    client.catalog.add_partitions("default.two", [(one, other) for one in TEXTS for other in TEXTS])
+    texts = [text for text in TEXTS if text is not None]
+    conditions: list[Any] = [Compare("k", "=", one) & Compare("l", "=", "a:b") for one in texts]
+    conditions += [Between("k", one, other) for one in texts for other in texts if one < other]
+    conditions += [Compare("k", ">", "a") & Compare("k", "<=", "a:b"), In("k", texts), In("k", texts[:3])]
+    conditions += [{"k": one} for one in TEXTS] + [{"k": ["a", None], "l": "a:b"}, {"l": "a"}]
+    with_ranges = [client.catalog.list_partitions("default.two", each) for each in conditions]
+    monkeypatch.setattr(client.database.backend, "sorts_by_bytes", False)
+    assert [client.catalog.list_partitions("default.two", each) for each in conditions] == with_ranges
+    assert any(with_ranges)
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        Compare("day", "=", "d005"),
+        Compare("day", "=", "d005") & Compare("hour", "=", 7),
+        Between("day", "d005", "d006"),
+        {"day": "d005"},
+        {"day": ["d005", "d006"], "hour": "7"},
+    ],
+)
+def test_partitions_of_a_day_are_found_without_reading_the_others(
+    client: MetastoreClient, sqlite_steps: Callable[[Callable[[], Any]], int], condition: Any
+) -> None:
+    client.catalog.set_warehouse("file:/warehouse")
+    keys = (Column("day", "string"), Column("hour", "int"))
+    client.catalog.create_table(TableDefinition("default", "many", ID, keys))
+
+    def add(first: int, last: int) -> None:
+        client.catalog.add_partitions("default.many", [(f"d{n // 10:03}", str(n % 10)) for n in range(first, last)])
+
+    add(0, 100)
+    few = sqlite_steps(lambda: client.catalog.list_partitions("default.many", condition))
+    add(100, 1000)
+    assert sqlite_steps(lambda: client.catalog.list_partitions("default.many", condition)) < 2 * few
+    assert client.catalog.list_partitions("default.many", condition)

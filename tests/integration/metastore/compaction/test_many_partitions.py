@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 FEW, MANY = 200, 800
-STEPS_AT_ONCE = 50
 
 
 def components(client: MetastoreClient, resources: Iterable[Resource], txn: int = 1, kind: str = "N") -> None:
@@ -43,43 +42,17 @@ def partitions(first: int, last: int, table: str = "t") -> list[Resource]:
     return [Resource("db", table, f"p={number:05}") for number in range(first, last)]
 
 
-@pytest.fixture
-def steps(client: MetastoreClient) -> Callable[[Callable[[], Any]], int]:
-    """Steps of SQLite's virtual machine while something runs."""
-
-    def count(run: Callable[[], Any]) -> int:
-        calls = 0
-
-        def called() -> int:
-            nonlocal calls
-            calls += 1
-            return 0
-
-        with client.database.transaction() as connection:  # the one connection that the pool keeps
-            driver = connection.connection.driver_connection
-        assert driver is not None
-        driver.set_progress_handler(called, STEPS_AT_ONCE)
-        try:
-            run()
-        finally:
-            driver.set_progress_handler(None, 0)
-        assert calls > 0
-        return calls * STEPS_AT_ONCE
-
-    return count
-
-
 # --- housekeeping -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.backends("sqlite")
 def test_duplicates_are_found_without_comparing_each_partition_with_each(
-    client: MetastoreClient, steps: Callable[[Callable[[], Any]], int]
+    client: MetastoreClient, sqlite_steps: Callable[[Callable[[], Any]], int]
 ) -> None:
     components(client, partitions(0, FEW))
-    few = steps(client.housekeeping.remove_duplicate_completed_components)
+    few = sqlite_steps(client.housekeeping.remove_duplicate_completed_components)
     components(client, partitions(FEW, MANY))
-    many = steps(client.housekeeping.remove_duplicate_completed_components)
+    many = sqlite_steps(client.housekeeping.remove_duplicate_completed_components)
     assert many < 2 * few * MANY / FEW
 
 
@@ -124,22 +97,22 @@ def test_pages_of_any_size_hold_each_table_and_partition_once(client: MetastoreC
 
 @pytest.mark.backends("sqlite")
 def test_a_page_costs_the_same_among_few_and_many(
-    client: MetastoreClient, steps: Callable[[Callable[[], Any]], int]
+    client: MetastoreClient, sqlite_steps: Callable[[Callable[[], Any]], int]
 ) -> None:
     decisions, last = client.compactions.decisions, Resource("db", "t", "p=00100")
     components(client, partitions(0, FEW))
-    few = steps(lambda: decisions.find_written(20, last))
+    few = sqlite_steps(lambda: decisions.find_written(20, last))
     components(client, partitions(FEW, MANY))
-    assert steps(lambda: decisions.find_written(20, last)) < 2 * few
+    assert sqlite_steps(lambda: decisions.find_written(20, last)) < 2 * few
 
 
 @pytest.mark.backends("sqlite")
-def test_a_first_look_is_one_walk(client: MetastoreClient, steps: Callable[[Callable[[], Any]], int]) -> None:
+def test_a_first_look_is_one_walk(client: MetastoreClient, sqlite_steps: Callable[[Callable[[], Any]], int]) -> None:
     decisions = client.compactions.decisions
     components(client, partitions(0, FEW))
-    few = steps(lambda: list(decisions.walk_changed(1, 10)))
+    few = sqlite_steps(lambda: list(decisions.walk_changed(1, 10)))
     components(client, partitions(FEW, MANY))
-    many = steps(lambda: list(decisions.walk_changed(1, 10)))
+    many = sqlite_steps(lambda: list(decisions.walk_changed(1, 10)))
     assert many < 2 * few * MANY / FEW
     assert [len(page) for page in decisions.walk_changed(1, 300)] == [300, 300, 200]
 
@@ -162,7 +135,7 @@ def test_what_was_written_since_is_found_by_its_txns_and_only_that(client: Metas
 
 @pytest.mark.backends("sqlite")
 def test_what_is_ready_for_cleaning_is_found_without_comparing_each_with_each(
-    client: MetastoreClient, steps: Callable[[Callable[[], Any]], int]
+    client: MetastoreClient, sqlite_steps: Callable[[Callable[[], Any]], int]
 ) -> None:
     def add(first: int, last: int) -> None:
         requests = [
@@ -176,7 +149,7 @@ def test_what_is_ready_for_cleaning_is_found_without_comparing_each_with_each(
             connection.execute(sa.insert(COMPACTION_QUEUE), requests)
 
     add(1, FEW + 1)
-    few = steps(lambda: client.compactions.find_ready_to_clean(0, 10))
+    few = sqlite_steps(lambda: client.compactions.find_ready_to_clean(0, 10))
     add(FEW + 1, MANY + 1)
     assert len(client.compactions.find_ready_to_clean(0, 1000)) == MANY
-    assert steps(lambda: client.compactions.find_ready_to_clean(0, 10)) < 2 * few * MANY / FEW
+    assert sqlite_steps(lambda: client.compactions.find_ready_to_clean(0, 10)) < 2 * few * MANY / FEW
