@@ -1,9 +1,9 @@
-"""What happens before a job starts: a MERGE of 200 lines, and a predicate over a table of 100,000 partitions.
+"""What happens before a job starts: a MERGE of 200 lines, and a predicate over a table of very many partitions.
 
 Nothing of Spark is started. Directories that are listed are counted: those of pruned partitions must not be among
 them. CPU seconds beside wall; each variant runs once in every round, and ratios are taken within the run.
 
-    python benchmarks/planning.py [--rounds 15] [--part plan|show] [--url URL]
+    python benchmarks/planning.py [--rounds 15] [--part plan|show] [--partitions 100000] [--url URL]
 
 The part ``show`` is what SHOW LOCKS and SHOW COMPACTIONS cost with 100,000 rows (``showing``).
 """
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from many_partitions import make_table
 from showing import measure_showing
 
 from airflow_hive_acid.engine.context import Context
@@ -32,8 +33,6 @@ from airflow_hive_acid.sql import parse_script, plan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTITIONS = 100_000
-HOURS = 100
 COLUMNS = 90
 WARM_UP = 2
 EXACT = "SELECT count(*) FROM db.events WHERE day = 'd00500' AND hour = '7'"
@@ -71,6 +70,7 @@ def main() -> None:
     """Measure, and print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--partitions", type=int, default=100_000, help="more than 50,200, of which some are asked for")
     parser.add_argument("--url", help="an empty metastore; by default an embedded one")
     parser.add_argument("--part", choices=("plan", "show"), action="append", help="default: both")
     options = parser.parse_args()
@@ -80,26 +80,21 @@ def main() -> None:
         with MetastoreClient(url) as client:
             client.create_schema()
             if "plan" in parts:
-                make(client, home)
+                make(client, home, options.partitions)
                 context = Context(client, None, None, lambda _event: None, "benchmark", client.settings)  # type: ignore[arg-type]
                 measure(context, options.rounds)
         if "show" in parts:
             measure_showing(url, options.rounds)
 
 
-def make(client: MetastoreClient, home: str) -> None:
-    """Two wide tables, and one with 100,000 partitions of which only one has a directory."""
+def make(client: MetastoreClient, home: str, partitions: int) -> None:
+    """Two wide tables, and one with so many partitions of which only one has a directory."""
     client.catalog.set_warehouse(f"file:{home}/warehouse")
     client.catalog.create_database("db")
     wide = (Column("id", "bigint"), *(Column(f"c{i}", "bigint") for i in range(COLUMNS)))
     for name in ("wide", "feed"):
         client.catalog.create_table(TableDefinition("db", name, wide))
-    keys = (Column("day", "string"), Column("hour", "string"))
-    columns = (Column("id", "bigint"), Column("v", "bigint"))
-    table = client.catalog.create_table(TableDefinition("db", "events", columns, keys))
-    names = [f"day=d{i // HOURS:05}/hour={i % HOURS}" for i in range(PARTITIONS)]
-    for start in range(0, PARTITIONS, 10_000):
-        client.catalog.add_partitions("db.events", names[start : start + 10_000])
+    table = make_table(client, partitions, hour="string")
     place = Path(table.location.removeprefix("file:")) / "day=d00500" / "hour=7" / "delta_0000001_0000001_0000"
     place.mkdir(parents=True)
     (place / "bucket_00000").write_bytes(b"ORC")
@@ -126,14 +121,15 @@ def measure(context: Context, rounds: int) -> None:
         found = planned(sql)
         return context.locking.plan(Statements([found])), explain(context, found.statement, [found])
 
+    number_of = catalog.count_partitions("db.events")
     variants: dict[str, Callable[[], object]] = {
         "parse a MERGE of 200 lines": lambda: parse_script(text),
         "parse and plan it": lambda: planned(text),
-        "parse, plan, find 1 of 100,000 partitions": lambda: kept(EXACT),
-        "parse, plan, find 6 of 100,000 partitions": lambda: kept(RANGE),
+        f"parse, plan, find 1 of {number_of:,} partitions": lambda: kept(EXACT),
+        f"parse, plan, find 6 of {number_of:,} partitions": lambda: kept(RANGE),
         "the same with locks and EXPLAIN of 1": lambda: everything(EXACT),
         "the same with locks and EXPLAIN of an UPDATE": lambda: everything(CHANGE),
-        "all 100,000 partitions, for comparison": lambda: len(catalog.list_partitions("db.events")),
+        f"all {number_of:,} partitions, for comparison": lambda: len(catalog.list_partitions("db.events")),
     }
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for number in range(WARM_UP + rounds):
