@@ -171,16 +171,28 @@ class HiveAcid:
     """Our tables, by the engine.
 
     :param settings: by Hive's keys.
+    :param codec: table property ``orc.compress``; None: none, so that Hive's default counts.
     """
 
     name = "ours"
     _client: MetastoreClient
     _engine: Engine
 
-    def __init__(self, spark: SparkSession, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        codec: str | None = None,
+    ) -> None:
         self._spark = spark
         self._settings = dict(settings or {})
+        self._properties = {"transactional": "true"}
         self._home = directory / "hive-acid"
+        if codec is not None:
+            self.name = f"ours, {codec}"
+            self._properties["orc.compress"] = codec
+            self._home = directory / f"hive-acid-{codec}"
         self._home.mkdir(parents=True)
         self._views: dict[str, Source] = {}
         self._warehouse = self._home / "warehouse"
@@ -223,9 +235,10 @@ class HiveAcid:
 
     def create(self, table: str, rows: Path) -> None:
         columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in plain(self._spark, rows).schema)
+        properties = ", ".join(f"'{key}' = '{value}'" for key, value in self._properties.items())
         self._engine.run(
             f"DROP TABLE IF EXISTS {table} PURGE; CREATE TABLE {table} ({columns}) STORED AS ORC "
-            "TBLPROPERTIES ('transactional' = 'true')"
+            f"TBLPROPERTIES ({properties})"
         )
         self.append(table, rows)
 

@@ -4,7 +4,8 @@
 
 All run in one application of the newest Spark that all support, in turns. The first run makes an environment of its own
 in ``build/peers`` (PySpark from PyPI, jars through Maven, our jar for that Spark). Delta has deletion vectors on,
-Iceberg is merge-on-read of format 3, ours go through the engine on a metastore in SQLite. Not part of any test.
+Iceberg is merge-on-read of format 3, ours go through the engine on a metastore in SQLite, once with Hive's codec (zlib)
+and once with the codec of both peers (zstd). Not part of any test.
 
 A cell is CPU seconds of driver and JVM, then CPU and wall time as ratios to plain ORC. The last column names who took
 least CPU; those whose best round was no slower than the worst of the first are named as level with it.
@@ -45,6 +46,8 @@ ARTIFACTS = (
 TPCH = "4.0.0"
 """Of ``tpchgen-cli``, which ``longevity.py`` takes its data from."""
 ORC, PARQUET = "plain ORC", "plain Parquet"
+CODEC = "ZSTD"
+"""That of the peers' files. Ours have it in a second column, and in the first one zlib, as Hive's tables."""
 COMMITS, COMMIT_ROWS = 20, 50_000
 ONE_PERCENT = "pmod(id, 100) = 7"
 MERGE = """
@@ -146,7 +149,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
     directory = Path(tempfile.mkdtemp(prefix="hive-acid-peers-"))
     spark = session(arguments.cores, directory)
-    ours = HiveAcid(spark, directory)
+    ours = [HiveAcid(spark, directory, codec=codec) for codec in (None, CODEC)]
     try:
         sources = {name: directory / "sources" / name for name in ("all", "few", "merged")}
         write_plain(generated(spark, arguments.rows), sources["all"])
@@ -158,15 +161,18 @@ def measure(arguments: argparse.Namespace) -> None:
         )
         write_plain(merged, sources["merged"])
         plain(spark, sources["merged"]).createOrReplaceTempView("merged")
-        ours.define_view("merged", sources["merged"])
-        bench = Bench(spark, arguments, directory, sources, [ours, Iceberg(spark, directory), Delta(spark, directory)])
+        for one in ours:
+            one.define_view("merged", sources["merged"])
+        peers = [Iceberg(spark, directory), Delta(spark, directory)]
+        bench = Bench(spark, arguments, directory, sources, [*ours, *peers])
         kinds = [f"{ORC}, CPU s / wall s", PARQUET, *(f.name for f in bench.formats)]
         print(f"| {arguments.rows:,} rows, {arguments.rounds} rounds | {' | '.join(kinds)} | least CPU |")
         print("|" + "---|" * (len(kinds) + 2), flush=True)
         for group in arguments.only.split(","):
             getattr(bench, group)()
     finally:
-        ours.close()
+        for one in ours:
+            one.close()
         spark.stop()
         shutil.rmtree(directory)
 

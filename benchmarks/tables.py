@@ -76,12 +76,16 @@ def generated(spark: SparkSession, rows: int) -> DataFrame:
 
 @dataclass
 class BenchTable:
-    """An ACID table without a metastore: jobs write to staging, ``publish`` moves what they wrote."""
+    """An ACID table without a metastore: jobs write to staging, ``publish`` moves what they wrote.
+
+    :param codec: table property ``orc.compress``; None: none, so that Hive's default counts.
+    """
 
     spark: SparkSession
     root: Path
     high: int = 0
     insert_only: bool = False
+    codec: str | None = None
 
     def snapshot(self, write_id: int | None = None, txn: int = 1) -> TableSnapshot:
         """The table with everything published so far, and the write id of the statement at hand."""
@@ -95,6 +99,7 @@ class BenchTable:
             (PartitionRef("", location),),
             f"bench.t:{write_id or self.high}:{none_open}::",
             f"{txn}:{none_open}::",
+            properties={} if self.codec is None else {"orc.compress": self.codec},
             insert_only=self.insert_only,
             altered=False,
         )
@@ -120,7 +125,7 @@ class BenchTable:
     def copy(self, root: Path) -> BenchTable:
         """The same table elsewhere; files are hard links."""
         shutil.copytree(self.root, root, copy_function=os.link)
-        return BenchTable(self.spark, root, self.high, self.insert_only)
+        return BenchTable(self.spark, root, self.high, self.insert_only, self.codec)
 
 
 def write_plain(rows: DataFrame, path: Path) -> None:

@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CREATE_ORC_COMPRESS = "hive.acid.create.orc.compress"
+"""Setting: the codec of ORC tables that say none when they are made."""
+_ORC_COMPRESS = "orc.compress"
+_HIVES_CODEC = "ZLIB"
+"""What every Hive takes for a table without the property, so it need not be written down."""
+
 DdlStatement = CreateDatabase | AlterDatabase | DropDatabase | CreateTable | DropTable
 
 
@@ -175,6 +181,9 @@ def definition_of(context: Context, statement: CreateTable) -> TableDefinition:
     properties = dict(statement.properties)
     if statement.comment is not None:
         properties["comment"] = statement.comment
+    codec = context.settings.string(_CREATE_ORC_COMPRESS)
+    if codec != _HIVES_CODEC and _says_no_codec(statement):
+        properties[_ORC_COMPRESS] = codec
     if not statement.external and is_transactional(properties, unsaid=True):
         context.locking.require_transactions(
             f"{statement.table} would be an ACID table, and DummyTxnManager has no transactions; say TBLPROPERTIES "
@@ -196,6 +205,12 @@ def definition_of(context: Context, statement: CreateTable) -> TableDefinition:
         serde_properties=statement.serde_properties,
         constraints=statement.constraints,
     )
+
+
+def _says_no_codec(statement: CreateTable) -> bool:
+    """Whether the table's files will be ORC of its own, and nothing is said about how they are packed."""
+    said = any(key.lower() == _ORC_COMPRESS for key in statement.properties)
+    return not statement.external and statement.stored_as.lower() == "orc" and not said
 
 
 def note_on(definition: TableDefinition) -> str:

@@ -364,3 +364,18 @@ def test_a_table_is_given_up_after_so_many_failures_as_the_setting_says(engine, 
     client.compactions.enqueue("w.t")
     client.compactions.mark_failed(client.compactions.claim("w"), "a test")
     assert [decision.kind.name for decision in run_initiator(client, AnyFilesystem())] == [kind]
+
+
+@setting("hive.acid.create.orc.compress")
+@pytest.mark.parametrize(("value", "codec"), [("ZLIB", None), ("ZSTD", "ZSTD"), ("SNAPPY", "SNAPPY")])
+def test_new_orc_tables_that_say_no_codec_get_that_of_the_setting(client, fake, warehouse, engine, value, codec):
+    """The property is in the catalog, where a Hive and later jobs find it; Hive's own default is left out."""
+    with Engine(client, fake, warehouse, settings=given(hive__acid__create__orc__compress=value)) as own:
+        own.run("CREATE TABLE w.unsaid (a INT) STORED AS ORC")
+        own.run("CREATE TABLE w.alike LIKE w.unsaid")
+        own.run("CREATE TABLE w.said (a INT) STORED AS ORC TBLPROPERTIES ('ORC.Compress' = 'NONE')")
+        own.run("CREATE TABLE w.text (a INT) STORED AS TEXTFILE TBLPROPERTIES ('transactional' = 'false')")
+        own.run("CREATE EXTERNAL TABLE w.theirs (a INT) STORED AS ORC")
+    tables = {name: client.catalog.get_table(f"w.{name}") for name in ("unsaid", "alike", "said", "text", "theirs")}
+    found = {name: table.property("orc.compress") for name, table in tables.items()}
+    assert found == {"unsaid": codec, "alike": codec, "said": "NONE", "text": None, "theirs": None}
