@@ -1,6 +1,6 @@
 """What the codec of a table's files costs: the same table with each, written, read and changed.
 
-    python benchmarks/codecs.py [--rows 5000000] [--rounds 3] [--cores 2]
+    python benchmarks/codecs.py [--rows 5000000] [--rounds 3] [--cores 2] [--codecs ZLIB,ZSTD]
 
 Reads and writes pack and unpack in native code, which a profile of Java methods does not show: only a comparison does.
 """
@@ -21,14 +21,15 @@ from airflow_hive_acid.spark.read.reader import read_snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CODECS = ("ZLIB", "ZSTD", "SNAPPY", "NONE")
 ONE_PERCENT = "pmod(t.id, 100) = 7"
 BASE = "plain ORC copy, zlib"
 
 
 def main() -> None:
     """Make the tables, measure, print a table in Markdown and the sizes."""
-    arguments = parser_of(__doc__, rows=5_000_000).parse_args()
+    parser = parser_of(__doc__, rows=5_000_000)
+    parser.add_argument("--codecs", default="ZLIB,ZSTD,SNAPPY,NONE", help="values of orc.compress")
+    arguments = parser.parse_args()
     spark = session(arguments.cores)
     directory = Path(tempfile.mkdtemp(prefix="hive-acid-bench-"))
     try:
@@ -39,7 +40,7 @@ def main() -> None:
         variants: dict[str, Callable[[], object]] = {
             BASE: lambda: write_plain(spark.read.schema(schema).orc(str(plain)), directory / "copy")
         }
-        for codec in CODECS:
+        for codec in arguments.codecs.split(","):
             table = BenchTable(spark, directory / codec, codec=codec)
             table.root.mkdir()
             table.publish(table.run(Insert(table.snapshot(1), "select * from p", 1, 0), plain_source(plain)))

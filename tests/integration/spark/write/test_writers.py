@@ -139,3 +139,25 @@ def test_key_index_names_the_last_row_of_each_stripe(both: Callable[..., Any], s
     assert keys[-1] == "1,536870912,19999"
     assert table.ids() == before
     assert table.frame().where("id between 9990 and 9999").count() == 9
+
+
+def test_a_table_whose_codec_changes_keeps_its_rows(both: Callable[..., Any], spark: SparkSession) -> None:
+    """Files of both codecs lie side by side until a compaction; what is written has that of the day."""
+    tables = both("id bigint, v string")
+    for table in tables:
+        table.insert("select /*+ REPARTITION(2) */ id, concat('a', id) from range(0, 3000)")
+        table.properties = {**table.properties, "orc.compress": "ZSTD"}
+        table.update("id % 100 = 7", v="concat(v, '!')")
+        table.delete("id % 100 = 8")
+        expected = [(i, f"a{i}!" if i % 100 == 7 else f"a{i}") for i in range(3000) if i % 100 != 8]
+        assert sorted(table.rows()) == expected
+        assert codecs(spark, table, "delta_0000001*") == {"ZLIB"}
+        assert codecs(spark, table, "*delta_000000[23]*") == {"ZSTD"}
+        table.compact("major")
+        assert codecs(spark, table, "base*") == {"ZSTD"}
+        assert sorted(table.rows()) == expected
+
+
+def codecs(spark: SparkSession, table: Any, pattern: str) -> set[str]:
+    """How the files in some directories are packed."""
+    return {footer(spark, path)["compression"] for path in table.root.glob(f"{pattern}/bucket_*")}
