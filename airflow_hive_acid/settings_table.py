@@ -347,7 +347,7 @@ _ROWS = (
     _text("hive.acid.create.orc.compress", "ZLIB",
           "Ours: the codec (orc.compress) of ORC tables that name none when they are made. ZLIB is Hive's default, and "
           "then nothing is written down. ZSTD takes less CPU for files of about the same size; a Hive 3.1 does not "
-          "read it.", choices=("ZLIB", "ZSTD", "SNAPPY", "LZ4", "NONE")),
+          "read it.", choices=("ZLIB", "ZSTD", "SNAPPY", "NONE")),
     # Spark jobs
     _text("hive.acid.spark.accelerator", "auto",
           "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),
