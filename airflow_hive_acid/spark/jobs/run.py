@@ -1,7 +1,8 @@
 """One job spec to one result document: the only entrance to this room for jobs.
 
-The job writes below ``spec.staging`` and nowhere else; whatever it wrote there before it failed is the control plane's
-to remove. A failure is a result too, with the name of an error class and its text, so that a session can go on.
+The job writes below ``spec.staging`` and nowhere else, except for uploads that only the control plane can end as files
+(decision 74); whatever it wrote before it failed is the control plane's to remove. A failure is a result too, with the
+name of an error class and its text, so that a session can go on.
 """
 
 from __future__ import annotations

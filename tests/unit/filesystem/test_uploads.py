@@ -13,6 +13,7 @@ from airflow_hive_acid.filesystem.publishing import Manifest, Target, check_publ
 from airflow_hive_acid.filesystem.s3_uploads import S3Uploads
 from airflow_hive_acid.filesystem.uploads import abort_left, abort_named
 from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
+from tests.fake_uploads import FakeUploads
 
 DELTA = "delta_0000005_0000005_0000"
 CONTENT = "rows of one bucket"
@@ -23,39 +24,13 @@ class Store(LocalFilesystem):
 
     def __init__(self):
         super().__init__()
-        self.open = {}
-        self.fails = set()
+        self.fake = FakeUploads(self)
 
     def can_fence(self, uri):
         return False
 
     def uploads(self, uri):
-        return self
-
-    def start(self, uri, upload_id, *parts):
-        self.open[Upload(uri, upload_id)] = parts
-
-    def below(self, uri):
-        if "below" in self.fails:
-            raise StorageUnavailableError("AccessDenied")
-        return [one for one in self.open if one.uri.startswith(f"{uri}/")]
-
-    def look_at(self, upload):
-        if upload not in self.open:
-            raise FileNotFoundError(upload.uri)
-        parts = enumerate(self.open[upload], 1)
-        return WholeUpload(upload, tuple(Part(n, f"etag{n}", len(content)) for n, content in parts))
-
-    def complete(self, whole):
-        if whole.upload.uri.rpartition("/")[2] in self.fails:
-            raise StorageUnavailableError("no answer")
-        self.look_at(whole.upload)
-        directory = whole.upload.uri.rpartition("/")[0]
-        self.make_directory(directory)
-        self.write_text(whole.upload.uri, "".join(self.open.pop(whole.upload)))
-
-    def abort(self, upload):
-        self.open.pop(upload, None)
+        return self.fake
 
 
 @pytest.fixture
@@ -92,15 +67,15 @@ def test_only_the_upload_that_the_result_names_becomes_the_file(store, location)
     t2  the result names the second: it becomes the file, the first is ended
     """
     uri = f"{location}/{DELTA}/bucket_00000"
-    store.start(uri, "first", "rows of")
-    store.start(uri, "second", CONTENT[:4], CONTENT[4:])
-    store.start(f"{location}/delta_0000006_0000006_0000/bucket_00000", "another txn", "x")
+    store.fake.start(uri, "first", "rows of")
+    store.fake.start(uri, "second", CONTENT[:4], CONTENT[4:])
+    store.fake.start(f"{location}/delta_0000006_0000006_0000/bucket_00000", "another txn", "x")
     manifest = read_staging(store, f"{location}/_tmp_job", result_of(uploaded(0, "second")), target_of(location))
     assert names(store, location) == []
     publish(store, f"{location}/_tmp_job", manifest, location)
     assert names(store, location) == [f"{DELTA}/_orc_acid_version", f"{DELTA}/bucket_00000"]
     assert store.read_text(uri) == CONTENT
-    assert [one.upload_id for one in store.open] == ["another txn"]
+    assert [one.upload_id for one in store.fake.open] == ["another txn"]
     check_published(store, target_of(location), [manifest])
 
 
@@ -111,7 +86,7 @@ def test_what_a_fence_has_ended_is_never_published(store, location):
     t2            the fence ends the uploads that it names
     t3  A publishes: refused, and nothing of it is there
     """
-    store.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
+    store.fake.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
     manifest = read_staging(store, f"{location}/_tmp_job", result_of(uploaded(0, "u")), target_of(location))
     document = manifest.to_document()
     assert document["directories"][0]["uploads"] == {"bucket_00000": "u"}
@@ -130,16 +105,16 @@ def test_a_publisher_that_stops_between_two_uploads_is_fenced(store, location):
     t3  A wakes up and tries again: refused, because its directory is there; the Cleaner removes that by its write id
     """
     for number in (0, 1):
-        store.start(f"{location}/{DELTA}/bucket_0000{number}", f"u{number}", CONTENT)
+        store.fake.start(f"{location}/{DELTA}/bucket_0000{number}", f"u{number}", CONTENT)
     result = result_of(uploaded(0, "u0"), uploaded(1, "u1"))
     manifest = read_staging(store, f"{location}/_tmp_job", result, target_of(location))
-    store.fails = {"bucket_00001"}
+    store.fake.fails = {"bucket_00001"}
     with pytest.raises(StorageUnavailableError):
         publish(store, f"{location}/_tmp_job", manifest, location)
     assert names(store, location) == [f"{DELTA}/bucket_00000"]
     abort_named(store, manifest.to_document())
-    store.fails = set()
-    assert store.open == {}
+    store.fake.fails = set()
+    assert store.fake.open == {}
     with pytest.raises(PublishError):
         publish(store, f"{location}/_tmp_job", manifest, location)
     assert names(store, location) == [f"{DELTA}/bucket_00000"]
@@ -149,7 +124,7 @@ def test_a_publisher_that_stops_between_two_uploads_is_fenced(store, location):
 
 @pytest.mark.rule("R5")
 def test_the_store_says_how_large_an_upload_is_not_the_job(store, location):
-    store.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
+    store.fake.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
     result = result_of(uploaded(0, "u", size=3))
     with pytest.raises(PublishError, match="the job reported 3 bytes, the listing says 18 bytes"):
         read_staging(store, f"{location}/_tmp_job", result, target_of(location))
@@ -175,7 +150,7 @@ def test_files_that_were_staged_and_files_that_were_uploaded_share_a_directory(s
     """As after a MERGE: changed rows are staged, new ones uploaded."""
     store.make_directory(f"{location}/_tmp_job/write_1")
     store.write_text(f"{location}/_tmp_job/write_1/part-0.orc", "changed")
-    store.start(f"{location}/{DELTA}/bucket_00001", "u", CONTENT)
+    store.fake.start(f"{location}/{DELTA}/bucket_00001", "u", CONTENT)
     staged = WrittenFile("bucket_00000", 1, 7, staged="write_1/part-0.orc")
     manifest = read_staging(store, f"{location}/_tmp_job", result_of(staged, uploaded(1, "u")), target_of(location))
     publish(store, f"{location}/_tmp_job", manifest, location)
@@ -185,15 +160,15 @@ def test_files_that_were_staged_and_files_that_were_uploaded_share_a_directory(s
 
 @pytest.mark.rule("R17")
 def test_uploads_that_cannot_be_listed_are_left_and_said(store, location, caplog):
-    store.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
-    store.fails = {"below"}
+    store.fake.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
+    store.fake.fails = {"below"}
     assert "AccessDenied" in abort_left(store, location, lambda directory: True)
     assert "cost money" in caplog.text
-    store.fails = set()
+    store.fake.fails = set()
     assert abort_left(store, location, lambda directory: directory.max_write_id == 4) is None
-    assert len(store.open) == 1
+    assert len(store.fake.open) == 1
     assert abort_left(store, location, lambda directory: directory.max_write_id == 5) is None
-    assert store.open == {}
+    assert store.fake.open == {}
 
 
 def test_a_right_that_is_missing_is_named_with_the_way_without_it():

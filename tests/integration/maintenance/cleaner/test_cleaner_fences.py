@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem import Filesystem, open_filesystem
+from airflow_hive_acid.filesystem.protocol import Upload
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.fences import COPIES_SETTLE_MS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 
+from tests.fake_uploads import FakeUploads
 from tests.integration.maintenance.cycles.steps import change, pass_time, rows, start_job
 
 pytestmark = pytest.mark.every_database
@@ -157,6 +159,52 @@ def test_on_an_object_store_what_might_still_publish_is_left_to_people(
     assert run_reaper(client, stored.fs).alive == ()
     assert run_cleaner(client, stored.fs)[0].kind is Kind.CLEANED
     assert rows(client, TXN_COMPONENTS) == []
+
+
+@pytest.mark.rule("R4")
+def test_on_s3_a_job_that_was_publishing_loses_the_uploads_that_it_has_not_ended(
+    client: MetastoreClient, stored: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  A has recorded its manifest and put one of two uploads together, both of 6 GiB; the txn is aborted
+    t2              the store ends no upload: the job counts as alive, and no time is measured
+    t3              it does: nobody but a request that is under way could publish the second one now
+    t4  A goes on: there is no upload any more
+    t5              a quarter of an hour after t3 the job counts as fenced, and the Cleaner removes what A had published
+    """
+    fake = FakeUploads(stored.fs)
+    monkeypatch.setattr(type(stored.fs), "uploads", lambda self, uri: fake)
+    txn = stored.begin()
+    start_job(client, stored, txn, "job5")
+    first = stored.put(txn, 1)
+    place, _, name = first.rpartition("/")
+    second = Upload(f"{first}/bucket_00001", "u2")
+    fake.start(second.uri, second.upload_id, "rows")
+    fake.start(second.uri, "an attempt that does not count", "rows")
+    fake.start(f"{place}/delta_0000099_0000099_0000/bucket_00000", "another txn", "rows")
+    whole = fake.look_at(second)
+    files = [["bucket_00000", 6 * 1024**3], ["bucket_00001", 6 * 1024**3]]
+    uploads = {"bucket_00000": "u1", "bucket_00001": "u2"}
+    manifest = {"place": place, "name": name, "files": files, "uploads": uploads}
+    client.jobs.record_manifest("job5", {"table": "default.o", "directories": [manifest]})
+    txn.abort("task killed")
+    stored.abort()
+    fake.fails = {"abort"}
+    ((job, why),) = run_reaper(client, stored.fs).alive
+    assert (job.job_id, "AccessDenied" in why) == ("job5", True)
+    change(client, sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=1000))
+    fake.fails = set()
+    ((job, why),) = run_reaper(client, stored.fs).alive
+    assert (job.job_id, "15 minutes" in why) == ("job5", True)
+    assert [one.upload_id for one in fake.open] == ["another txn"]
+    with pytest.raises(FileNotFoundError):
+        fake.complete(whole)
+    change(client, sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=HIVE_ACID_JOB.c.HAJ_UPDATED - COPIES_SETTLE_MS - 1000))
+    assert [job.job_id for job in run_reaper(client, stored.fs).fenced] == ["job5"]
+    stored.abort()
+    assert run_cleaner(client, stored.fs)[0].kind is Kind.CLEANED
+    assert rows(client, TXN_COMPONENTS) == []
+    assert not stored.fs.exists(first)
 
 
 @pytest.mark.rule("R17")
