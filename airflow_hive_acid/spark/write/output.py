@@ -3,10 +3,10 @@
 Tasks write ``part-…`` files below the staging directory; here they become ``bucket_NNNNN`` below
 ``data/[<partition>/]<directory>/``, and the directories get Hive's version file. On an object store, where each rename
 copies, they stay where they are, and the report says where that is; on S3 they may be uploads, which it names. Nothing
-is renamed out of staging: that is the control plane's, which publishes (R4, R5). Files of Spark's own source are counted
-and checked from their footers: a file whose rows carry another bucket number than its name would make Hive fail or lose
-deletes, so the name is taken from the rows, which must agree within a file. The writer of the optional jar checks that
-itself (see ``sink.py``).
+is renamed out of staging: that is the control plane's, which publishes (R4, R5). Files of Spark's own source are
+counted and checked from their footers: a file whose rows carry another bucket number than its name would make Hive
+fail or lose deletes, so the name is taken from the rows, which must agree within a file. The writer of the optional
+jar checks that itself (see ``sink.py``).
 """
 
 from __future__ import annotations
