@@ -159,7 +159,7 @@ class Looks:
                 for table, found in partitions.items()
                 for name, partition in found.items()
             },
-            active={request.resource: request for request in queue.active()},
+            active=queue.active_of(_spelled(candidates)),
             failed=queue.failed_resources(),
         )
 
@@ -249,6 +249,15 @@ class Looks:
         known = reads.get(place.candidate.resource)
         decision = decide(place.candidate, sizes, bounds(thresholds, known), writers=writing)
         return weigh(decision, sizes, known, thresholds)
+
+
+def _spelled(candidates: Sequence[Candidate]) -> list[Resource]:
+    """What candidates may mean: their partitions in each spelling."""
+    found = dict.fromkeys(candidate.resource for candidate in candidates)
+    for resource in list(found):
+        names = () if resource.partition is None else readings(resource.partition)
+        found |= dict.fromkeys(replace(resource, partition=name) for name in names)
+    return list(found)
 
 
 def _meant(candidate: Candidate, known: _Known) -> list[Candidate]:

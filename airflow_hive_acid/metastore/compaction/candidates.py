@@ -18,9 +18,11 @@ from airflow_hive_acid.metastore.compaction.model import (
     CompactionState,
     CompactionType,
     Resource,
+    lists_of,
 )
 from airflow_hive_acid.metastore.compaction.rows import HISTORY, QUEUE, compaction, same_partition
 from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp_before
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -30,6 +32,8 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
 _ctc, _cc, _tc, _cq = COMPLETED_TXN_COMPONENTS.c, COMPLETED_COMPACTIONS.c, TXN_COMPONENTS.c, COMPACTION_QUEUE.c
@@ -122,6 +126,13 @@ _READY = (
     .limit(bindparam("limit"))
 )
 
+_IN_WORK = QUEUE.where(
+    _cq.CQ_STATE.in_([CompactionState.INITIATED.value, CompactionState.WORKING.value]),
+    _cq.CQ_DATABASE.in_(bindparam("databases", expanding=True)),
+    _cq.CQ_TABLE.in_(bindparam("tables", expanding=True)),
+    _part.in_(bindparam("parts", expanding=True)),
+)
+
 
 def find_written(connection: Connection, last_checked_ms: int | None, now_ms: int, limit: int) -> list[Candidate]:
     """Tables and partitions with committed writes that no compaction has covered, longest waiting first.
@@ -170,6 +181,15 @@ def find_ready(connection: Connection, retention_ms: int, limit: int, after: int
     """
     rows = connection.execute(_READY, {"retention_ms": retention_ms, "limit": limit, "after": after}).mappings()
     return [compaction(row, "CQ") for row in rows]
+
+
+def find_in_work(connection: Connection, resources: Sequence[Resource]) -> dict[Resource, Compaction]:
+    """The requests for some tables and partitions that are initiated or being worked on."""
+    found: dict[Resource, Compaction] = {}
+    for part in chunks(resources):
+        wanted, rows = set(part), connection.execute(_IN_WORK.order_by(_cq.CQ_ID), lists_of(part)).mappings()
+        found |= {one.resource: one for one in (compaction(row, "CQ") for row in rows) if one.resource in wanted}
+    return found
 
 
 def find(connection: Connection, request_id: int) -> Compaction | None:

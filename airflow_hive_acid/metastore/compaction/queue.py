@@ -360,6 +360,10 @@ class CompactionQueue:
         """Requests that are initiated or being worked on."""
         return self._read_queue(_IN_WORK)
 
+    def active_of(self, resources: Sequence[Resource]) -> dict[Resource, Compaction]:
+        """The same for some tables and partitions, of however many."""
+        return self._database.read(lambda connection: candidates.find_in_work(connection, resources))
+
     def get(self, request_id: int) -> Compaction:
         """A request or a finished compaction by its id.
 
