@@ -109,7 +109,7 @@ def test_an_import_whose_spark_is_killed_at_any_moment_is_made_once(
         m.run(source, ["id"])
     killed = 0
     for number in range(max(2, pytestconfig.getoption("--mirror-kills") // 2)):
-        wanted, once = TableImport.of(sources[number % 2], f"i{number}"), Once(("import",), str(number))
+        wanted, once = TableImport.of(sources[number % 2], f"i{number}"), Once(("import", str(number)), "1")
         doomed = Doomed(launcher, chance.uniform(0.5, 10))
         try:
             Engine(client, doomed, warehouse, agent_info="victim").import_table(wanted, once=once)
