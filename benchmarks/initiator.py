@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from many_partitions import HOURS, make_table, mark_looked_at, mark_written, partition_name
+from measure import memory_of_this_process
 
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.initiator.initiator import look_once
@@ -97,22 +98,14 @@ class Warehouse:
 
 def look(client: MetastoreClient) -> tuple[int, int, float, float, float]:
     """Looks once: partitions seen, requests made, wall and CPU seconds, peak of memory beyond the start in MB."""
-    start = _memory("VmRSS")
+    start = memory_of_this_process("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     wall, cpu = time.monotonic(), time.process_time()
     seen = asked = 0
     for step in look_once(client, AnyFilesystem()):
         seen += len(step)
         asked += sum(decision.enqueued for decision in step)
-    return seen, asked, time.monotonic() - wall, time.process_time() - cpu, _memory("VmHWM") - start
-
-
-def _memory(what: str) -> float:
-    """MB."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(what):
-            return int(line.split()[1]) / 1024
-    raise AssertionError(f"/proc/self/status has no {what}")
+    return seen, asked, time.monotonic() - wall, time.process_time() - cpu, memory_of_this_process("VmHWM") - start
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -80,6 +81,14 @@ class CpuMeter:
             if current == self._pid or "python" in name:
                 total += sum(int(ticks) for ticks in times.split()[11:13])
         return own + total / _TICKS
+
+
+def memory_of_this_process(what: str) -> float:
+    """MB, by its name in ``/proc/self/status``: VmRSS now, VmHWM at its peak."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(what):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(f"/proc/self/status has no {what}")
 
 
 def jvm_pid(spark: SparkSession) -> int:

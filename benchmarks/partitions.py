@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from many_partitions import HOURS, make_table, mark_written, partition_name
+from measure import memory_of_this_process
 
 from airflow_hive_acid.engine.context import Context
 from airflow_hive_acid.engine.locking.requests import Statements
@@ -145,18 +146,11 @@ class Bench:
 
 def measured(run: Callable[[], object]) -> tuple[float, float]:
     """CPU milliseconds, and the peak of memory beyond the start in MB."""
-    start = _memory("VmRSS")
+    start = memory_of_this_process("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     cpu = time.process_time()
     run()
-    return (time.process_time() - cpu) * 1000, _memory("VmHWM") - start
-
-
-def _memory(what: str) -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(what):
-            return int(line.split()[1]) / 1024
-    raise AssertionError(f"/proc/self/status has no {what}")
+    return (time.process_time() - cpu) * 1000, memory_of_this_process("VmHWM") - start
 
 
 def main() -> None:
