@@ -6,6 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -39,19 +40,39 @@ def footer(spark: SparkSession, path: Path) -> dict[str, Any]:
 
 def lie(path: Path, where: tuple[int, ...], rows: int) -> None:
     """Let the footer of a file say so many rows in one place (the first of its kind); uncompressed or zlib."""
-    data = path.read_bytes()
+    before, footer, postscript = _parts(path.read_bytes())
+    footer = _changed(footer, where, rows)
+    if any(field == 2 and value for field, value, _, _ in _fields(postscript)):
+        footer = (len(footer) << 1 | 1).to_bytes(3, "little") + footer
+    path.write_bytes(before + _ended(footer, postscript))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def packed(tail: bytes, codec: int, pack: Callable[[bytes], bytes], rows: int | None = None) -> bytes:
+    """The end of a zlib file with its footer in another codec.
+
+    :param codec: its number in the postscript.
+    :param rows: let the footer say so many rows.
+    """
+    before, footer, postscript = _parts(tail)
+    chunk = pack(footer if rows is None else _changed(footer, ROWS, rows))
+    return before + _ended((len(chunk) << 1).to_bytes(3, "little") + chunk, _changed(postscript, (2,), codec))
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """What is before the footer, the footer unpacked, the postscript."""
     length = data[-1]
     postscript = data[-1 - length : -1]
     size = next(value for field, value, _, _ in _fields(postscript) if field == 1)
     compressed = next((value for field, value, _, _ in _fields(postscript) if field == 2), 0)
     assert isinstance(size, int)
     stored = data[-1 - length - size : -1 - length]
-    footer = _changed(_plain(stored) if compressed else stored, where, rows)
-    if compressed:
-        footer = (len(footer) << 1 | 1).to_bytes(3, "little") + footer
+    return data[: -1 - length - size], _plain(stored) if compressed else stored, postscript
+
+
+def _ended(footer: bytes, postscript: bytes) -> bytes:
     postscript = _changed(postscript, (1,), len(footer))
-    path.write_bytes(data[: -1 - length - size] + footer + postscript + bytes([len(postscript)]))
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    return footer + postscript + bytes([len(postscript)])
 
 
 def _changed(message: bytes, where: tuple[int, ...], value: int) -> bytes:

@@ -4,6 +4,8 @@ Hive's writers leave ``hive.acid.stats`` ("inserts,updates,deletes") in the foot
 has no ORC reader, and needs only three things: whether an older Hive updates or deletes rows in place, which wants a
 major compaction (Hive 3's warning about upgrades), whether the end of a file is damaged, and how many rows it has.
 Layout: the ORC specification's postscript and footer, protobuf messages.
+
+Of the codecs the standard library has zlib alone. Who knows more gives his own ``unpack``.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    UnpackChunk = Callable[[int, bytes, int], bytes | None]
 
 TAIL_BYTES = 64 << 10
 """How much of the end of a file to read; a longer footer counts as unknown."""
@@ -21,7 +25,8 @@ MAX_FOOTER_BYTES = 4 << 20
 
 _MAGIC = b"ORC"
 _STATISTICS = b"hive.acid.stats"
-_NONE, _ZLIB = 0, 1
+NO_CODEC, ZLIB, SNAPPY, LZ4, ZSTD = 0, 1, 2, 4, 5
+"""What a postscript says of its file's compression (the specification's ``CompressionKind``)."""
 _POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION = 1, 2
 _FOOTER_METADATA, _ITEM_NAME, _ITEM_VALUE = 5, 1, 2
 _FOOTER_STRIPE, _STRIPE_ROWS = 3, 5
@@ -46,44 +51,69 @@ class EventCounts(NamedTuple):
         return self.updates > 0 or self.deletes > 0
 
 
-def event_counts(tail: bytes) -> EventCounts | None:
+def unpack_zlib(codec: int, chunk: bytes, most: int) -> bytes | None:
+    """UnpackChunk one compressed chunk of a file.
+
+    :param codec: number of its ``CompressionKind``.
+    :param most: the most bytes that it may become.
+    :return: None when the codec is another one than zlib.
+    :raises ValueError: when it becomes longer, or is damaged.
+    """
+    if codec != ZLIB:
+        return None
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        text = unpacker.decompress(chunk, most + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(text) > most:
+        raise ValueError(f"it unpacks to more than {MAX_FOOTER_BYTES} bytes")
+    if not unpacker.eof:
+        raise ValueError("a compressed part of the footer ends in the middle")
+    return text
+
+
+def event_counts(tail: bytes, unpack: UnpackChunk = unpack_zlib) -> EventCounts | None:
     """Count the events of an ACID file by what its writer noted.
 
     :param tail: its last bytes, ``TAIL_BYTES`` or the whole file.
-    :return: None when that cannot be said: no ORC file, no such note, or a footer that is compressed otherwise than
-        with zlib or is longer than ``tail``.
+    :param unpack: unpacks a chunk, see :func:`unpack_zlib`; None for a codec that it does not know.
+    :return: None when that cannot be said: no ORC file, no such note, or a footer of another codec or longer than
+        ``tail``.
     """
     try:
-        return _counts(_summary(_footer(tail)).note)
-    except (ValueError, LookupError, zlib.error):
+        return _counts(_summary(_footer(tail, unpack)).note)
+    except (ValueError, LookupError):
         return None
 
 
-def row_count(tail: bytes) -> int | None:
+def row_count(tail: bytes, unpack: UnpackChunk = unpack_zlib) -> int | None:
     """The number of rows of a file.
 
     :param tail: its last bytes, ``TAIL_BYTES`` or the whole file.
+    :param unpack: as for :func:`event_counts`.
     :return: None when that cannot be said, see :func:`event_counts`.
     """
     try:
-        return _summary(_footer(tail)).rows
-    except (ValueError, LookupError, zlib.error):
+        return _summary(_footer(tail, unpack)).rows
+    except (ValueError, LookupError):
         return None
 
 
-def damage_in(tail: bytes, size: int) -> str | None:
+def damage_in(tail: bytes, size: int, unpack: UnpackChunk = unpack_zlib) -> str | None:
     """What the end of a file shows to be wrong with it.
 
     :param tail: its last bytes, ``TAIL_BYTES`` or the whole file.
     :param size: bytes of the file.
-    :return: None when it is sound, or when that cannot be said: a footer that is compressed otherwise than with zlib,
-        or is longer than ``tail``.
+    :param unpack: as for :func:`event_counts`.
+    :return: None when it is sound, or when that cannot be said: a footer of a codec that is not known, or one that is
+        longer than ``tail``.
     """
     try:
-        found = _summary(_footer(tail))
+        found = _summary(_footer(tail, unpack))
     except _UnknownError:
         return None
-    except (ValueError, LookupError, zlib.error) as error:
+    except (ValueError, LookupError) as error:
         return f"its {size} bytes do not end in the footer of an ORC file ({error})"
     if found.rows is None:
         return None
@@ -143,7 +173,7 @@ def _counts(note: bytes | None) -> EventCounts | None:
         return None
 
 
-def _footer(tail: bytes) -> bytes:
+def _footer(tail: bytes, unpack: UnpackChunk) -> bytes:
     if not tail:
         raise ValueError("no ORC file")
     length = tail[-1]
@@ -156,12 +186,12 @@ def _footer(tail: bytes) -> bytes:
             raise ValueError("a part of the footer is missing")
         raise _UnknownError("the footer is longer than what was read")
     stored = tail[-1 - length - size : -1 - length]
-    return _plain(stored, _number(postscript.get(_POSTSCRIPT_COMPRESSION, _NONE)))
+    return _plain(stored, _number(postscript.get(_POSTSCRIPT_COMPRESSION, NO_CODEC)), unpack)
 
 
-def _plain(stored: bytes, compression: int) -> bytes:
+def _plain(stored: bytes, codec: int, unpack: UnpackChunk) -> bytes:
     """A sequence of compressed chunks as one text."""
-    if compression == _NONE:
+    if codec == NO_CODEC:
         return stored
     found, at = bytearray(), 0
     while at < len(stored):
@@ -170,21 +200,12 @@ def _plain(stored: bytes, compression: int) -> bytes:
         chunk = stored[at : at + (header >> 1)]
         at += header >> 1
         if not header & _ORIGINAL_CHUNK:
-            if compression != _ZLIB:
-                raise _UnknownError(f"compression {compression} is not known here")
-            chunk = _unpacked(chunk, MAX_FOOTER_BYTES - len(found))
+            text = unpack(codec, chunk, MAX_FOOTER_BYTES - len(found))
+            if text is None:
+                raise _UnknownError(f"compression {codec} is not known here")
+            chunk = text
         found += chunk
     return bytes(found)
-
-
-def _unpacked(chunk: bytes, most: int) -> bytes:
-    unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-    text = unpacker.decompress(chunk, most + 1)
-    if len(text) > most:
-        raise ValueError(f"it unpacks to more than {MAX_FOOTER_BYTES} bytes")
-    if not unpacker.eof:
-        raise ValueError("a compressed part of the footer ends in the middle")
-    return text
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

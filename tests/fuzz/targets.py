@@ -9,7 +9,9 @@ import zlib
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import cramjam
 
 from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.errors import HiveAcidError
@@ -20,6 +22,7 @@ from airflow_hive_acid.format.orc_tail import EventCounts, damage_in, event_coun
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.hooks.connection import read_connection
 from airflow_hive_acid.hooks.transactions import read_transaction
+from airflow_hive_acid.maintenance.doctor.codecs import unpack
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.cache.events import OpenWrites, fold
 from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
@@ -40,6 +43,9 @@ from airflow_hive_acid.sql.parsing.parser import parse_script
 from . import seeds
 from .fuzzing import Target
 from .mutate import mutate_bytes, mutate_fields, mutate_json, mutate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LONGEST_NAME = 8_192
 _LONGEST_WORDS = 1_000
@@ -70,24 +76,34 @@ def result_documents(text: str) -> None:
 
 def orc_tails(tail: bytes) -> None:
     """The control plane reads the footers of files that anybody may have left in a table."""
-    assert len(damage_in(tail, len(tail)) or "") < _LONGEST_WORDS
-    found = event_counts(tail)
+    assert len(damage_in(tail, len(tail), unpack) or "") < _LONGEST_WORDS
+    found = event_counts(tail, unpack)
     assert found is None or (isinstance(found, EventCounts) and all(0 <= n < 1 << 63 for n in found))
 
 
+_PACKERS: list[tuple[int, Callable[[bytes], bytes]]] = [
+    (orc_tail.ZLIB, lambda text: zlib.compress(text)[2:-4]),
+    (orc_tail.SNAPPY, lambda text: bytes(cramjam.snappy.compress_raw(text))),
+    (orc_tail.LZ4, lambda text: bytes(cramjam.lz4.compress_block(text, store_size=False))),
+    (orc_tail.ZSTD, lambda text: bytes(cramjam.zstd.compress(text))),
+]
+
+
 def _mutate_tail(rng: Any, good: bytes) -> bytes:
-    """The file's bytes, or its footer: unpacked, changed, now and then much longer, and packed again."""
-    if rng.randrange(2):
+    """The file's bytes, or its footer: unpacked, changed, now and then much longer, and packed by one of the codecs."""
+    if rng.randrange(4) == 0:
         return mutate_bytes(rng, good)
-    footer = mutate_bytes(rng, orc_tail._footer(good))
+    footer = mutate_bytes(rng, orc_tail._footer(good, unpack))
     if rng.randrange(8) == 0:
         footer *= 1 + (rng.randrange(16) << 20) // (len(footer) or 1)
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    chunk = packer.compress(footer) + packer.flush()
+    codec, pack = rng.choice(_PACKERS)
+    chunk = pack(footer)
+    if rng.randrange(4) == 0:
+        chunk = mutate_bytes(rng, chunk)
     stored = (len(chunk) << 1).to_bytes(3, "little") + chunk
     size = len(stored)
     length = bytes([(size & 127) | 128, (size >> 7 & 127) | 128, size >> 14 & 127])
-    postscript = b"\x08" + length + b"\x10\x01\x82\xf4\x03\x03ORC"
+    postscript = b"\x08" + length + bytes((0x10, codec)) + b"\x82\xf4\x03\x03ORC"
     return stored + postscript + bytes([len(postscript)])
 
 

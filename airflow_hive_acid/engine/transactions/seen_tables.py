@@ -111,17 +111,18 @@ class SeenTables:
             plain=not table.is_transactional,
         )
 
-    def uploads(self, table: Table, kind: str) -> Uploads | None:
+    def uploads(self, table: Table, kind: str, only: str | None) -> Uploads | None:
         """What a job may upload under final names, None for nothing (decision 74).
 
         :param kind: of the statement.
+        :param only: name of the partition that it writes, None when there may be others.
         """
         context = self._context
 
         def find_elsewhere(most: int) -> list[str]:
             if not table.is_partitioned or table.qualified_name in self._creations:
                 return []
-            return context.client.catalog.partitions_elsewhere(table.qualified_name, most)
+            return context.client.catalog.partitions_elsewhere(table.qualified_name, most, only)
 
         return uploads_of_job(table, kind, context.settings.string(SETTING), find_elsewhere)
 

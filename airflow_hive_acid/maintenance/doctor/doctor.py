@@ -1,4 +1,4 @@
-"""Looks at a live warehouse for what :mod:`doctor_rules` knows to be wrong; reads only, and holds nothing for long.
+"""Looks at a live warehouse for what :mod:`.rules` knows to be wrong; reads only, and holds nothing for long.
 
 Locks, txns and compactions come from one view of the database each; directories are listed before the ids are read that
 they are compared with, so that what is written meanwhile is never mistaken for something nobody knows.
@@ -18,6 +18,7 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts, row_count
 from airflow_hive_acid.format.row_counts import count_live, counted_files
+from airflow_hive_acid.maintenance.doctor.codecs import unpack
 from airflow_hive_acid.maintenance.doctor.rules import (
     Check,
     Finding,
@@ -267,7 +268,7 @@ def _in_place(filesystem: Filesystem, place: str, files: Iterable[FileEntry]) ->
 def _counts(filesystem: Filesystem, place: str, entry: FileEntry) -> EventCounts | None:
     """What the end of a file says; None where it says nothing, or cannot be read (it may be gone by now)."""
     tail = _tail(filesystem, place, entry)
-    return None if tail is None else event_counts(tail)
+    return None if tail is None else event_counts(tail, unpack)
 
 
 def _tail(filesystem: Filesystem, place: str, entry: FileEntry) -> bytes | None:
@@ -299,7 +300,7 @@ class _Tails:
 
         def look(entry: FileEntry) -> str | None:
             tail = _tail(self.filesystem, self.place, entry)
-            self.rows[entry.path] = None if tail is None else row_count(tail)
-            return None if tail is None else damage_in(tail, entry.size)
+            self.rows[entry.path] = None if tail is None else row_count(tail, unpack)
+            return None if tail is None else damage_in(tail, entry.size, unpack)
 
         return in_threads(look, files, "doctor")

@@ -133,15 +133,16 @@ class CatalogPartitions:
 
         return self._database.read(operation)
 
-    def partitions_elsewhere(self, name: str, most: int) -> list[str]:
+    def partitions_elsewhere(self, name: str, most: int, only: str | None = None) -> list[str]:
         """Names of the partitions that do not lie where their names say.
 
         :param most: of them at most so many.
+        :param only: ask for the partition of this name alone.
         """
         key = table_name(name)
 
         def operation(connection: Connection) -> list[str]:
-            return names_elsewhere(connection, require_tables(connection, [key])[0], most)
+            return names_elsewhere(connection, require_tables(connection, [key])[0], most, only)
 
         return self._database.read(operation)
 

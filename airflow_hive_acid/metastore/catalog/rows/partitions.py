@@ -73,6 +73,7 @@ _SELECT_ELSEWHERE = (
     .order_by(PARTITIONS.c.PART_NAME)
     .limit(bindparam("most"))
 )
+_SELECT_ELSEWHERE_ONLY = _SELECT_ELSEWHERE.where(PARTITIONS.c.PART_NAME == bindparam("only"))
 _LOCK_TABLE = select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == bindparam("table")).with_for_update()
 
 
@@ -128,10 +129,15 @@ def find_partitions(connection: Connection, table: Table, names: Sequence[str]) 
     return found
 
 
-def names_elsewhere(connection: Connection, table: Table, most: int) -> list[str]:
-    """Names of the partitions that do not lie where their names say, at most so many."""
+def names_elsewhere(connection: Connection, table: Table, most: int, only: str | None = None) -> list[str]:
+    """Names of the partitions that do not lie where their names say, at most so many.
+
+    :param only: ask for this partition alone, which costs the same however many there are.
+    """
     asked = {"table": table.id, "below": f"{table.location.rstrip('/')}/", "most": most}
-    return list(connection.execute(_SELECT_ELSEWHERE, asked).scalars())
+    if only is None:
+        return list(connection.execute(_SELECT_ELSEWHERE, asked).scalars())
+    return list(connection.execute(_SELECT_ELSEWHERE_ONLY, asked | {"only": only}).scalars())
 
 
 def names_there(connection: Connection, table: Table, specs: Iterable[PartitionSpec]) -> list[str]:

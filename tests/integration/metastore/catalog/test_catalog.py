@@ -286,6 +286,8 @@ def test_partitions_that_do_not_lie_where_their_names_say_are_found(
             connection.execute(sa.update(SDS).where(SDS.c.LOCATION == storage.location).values(LOCATION=place))
     assert partitioned.partitions_elsewhere("default.p", 5) == sorted(moved)
     assert partitioned.partitions_elsewhere("default.p", 1) == ["ds=a%2F1/h=1"]
+    for only, found in (("ds=a%2F3/h=1", ["ds=a%2F3/h=1"]), ("ds=a%2F0/h=1", []), ("ds=a%2F9/h=1", [])):
+        assert partitioned.partitions_elsewhere("default.p", 5, only) == found
 
 
 def test_a_filter_on_values_is_part_of_the_statement(partitioned: Catalog, client: MetastoreClient) -> None:

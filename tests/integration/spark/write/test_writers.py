@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.format.jobs import Assignment, MergeClause
+from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts, row_count
+from airflow_hive_acid.maintenance.doctor.codecs import unpack
 from airflow_hive_acid.spark.accelerator import SESSION_KEY
 from tests.orc_footers import footer
 
@@ -156,6 +158,22 @@ def test_a_table_whose_codec_changes_keeps_its_rows(both: Callable[..., Any], sp
         table.compact("major")
         assert codecs(spark, table, "base*") == {"ZSTD"}
         assert sorted(table.rows()) == expected
+
+
+@pytest.mark.parametrize("codec", ["SNAPPY", "LZ4", "ZSTD"])
+def test_the_doctor_reads_the_ends_of_files_of_each_codec(
+    both: Callable[..., Any], spark: SparkSession, codec: str
+) -> None:
+    columns = ", ".join(f"a_column_{i} bigint" for i in range(40))
+    query = " ".join(("select", ", ".join(["id"] * 40), "from range(0, 300)"))
+    for table in both(columns, **{"orc.compress": codec}):
+        table.insert(query)
+        (path,) = table.root.glob("delta_*/bucket_*")
+        assert footer(spark, path)["compression"] == codec
+        tail = path.read_bytes()[-TAIL_BYTES:]
+        assert row_count(tail) is None
+        assert (row_count(tail, unpack), event_counts(tail, unpack)) == (300, (300, 0, 0))
+        assert damage_in(tail, len(tail), unpack) is None
 
 
 def codecs(spark: SparkSession, table: Any, pattern: str) -> set[str]:
