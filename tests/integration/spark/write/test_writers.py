@@ -166,13 +166,14 @@ def test_the_doctor_reads_the_ends_of_files_of_each_codec(
 ) -> None:
     columns = ", ".join(f"a_column_{i} bigint" for i in range(40))
     query = " ".join(("select", ", ".join(["id"] * 40), "from range(0, 300)"))
-    for table in both(columns, **{"orc.compress": codec}):
+    # Spark's own source leaves no note of events.
+    for table, counts in zip(both(columns, **{"orc.compress": codec}), ((300, 0, 0), None), strict=True):
         table.insert(query)
         (path,) = table.root.glob("delta_*/bucket_*")
         assert footer(spark, path)["compression"] == codec
         tail = path.read_bytes()[-TAIL_BYTES:]
         assert row_count(tail) is None
-        assert (row_count(tail, unpack), event_counts(tail, unpack)) == (300, (300, 0, 0))
+        assert (row_count(tail, unpack), event_counts(tail, unpack)) == (300, counts)
         assert damage_in(tail, len(tail), unpack) is None
 
 
