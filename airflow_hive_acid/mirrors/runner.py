@@ -114,7 +114,10 @@ def _in_reader(
     """Call a function of the job as a reader of the table."""
     with engine.begin({table: "select"}) as reader:
         seen = look(client, table, reader.snapshot(table))
-        given = {"source": seen.source.to_document(), "cleaned": seen.cleaned, "partition_ids": seen.partition_ids}
+        given = {
+            "source": seen.source.to_document(), "cleaned": seen.cleaned, "partition_ids": seen.partition_ids,
+            "altered": seen.altered,
+        }  # fmt: skip
         call = Call(
             f"mirror of {table}", {table: "select"}, module=_MODULE, function=function, arguments={**arguments, **given}
         )

@@ -28,11 +28,13 @@ class Seen:
 
     :param cleaned: by partition name, up to which write id a Cleaner may have removed what was replaced.
     :param partition_ids: by partition name, its id in the catalog.
+    :param altered: by partition name, the write id that has written or altered it last, where the catalog knows it.
     """
 
     source: SourceTable
     cleaned: dict[str, int] = field(default_factory=dict)
     partition_ids: dict[str, int] = field(default_factory=dict)
+    altered: dict[str, int] = field(default_factory=dict)
 
 
 def look(client: MetastoreClient, table: str, write_ids: ValidWriteIdList | None = None) -> Seen:
@@ -73,4 +75,7 @@ def look(client: MetastoreClient, table: str, write_ids: ValidWriteIdList | None
         moved=moved,
         insert_only=found.is_insert_only,
     )
-    return Seen(source, cleaned, {p.name: p.id for p in partitions})
+    # A Hive 3 does not note it.
+    noted = not client.database.layout().lacks("PARTITIONS", "WRITE_ID")
+    altered = {p.name: p.write_id for p in partitions} if noted else {}
+    return Seen(source, cleaned, {p.name: p.id for p in partitions}, altered)

@@ -56,6 +56,23 @@ def test_statements_are_followed(mirroring: Mirroring, target: str, key: list[st
     m.follow(target)
 
 
+def test_partitions_that_swap_their_names_take_their_rows_along(
+    mirroring: Mirroring, target: str, key: list[str]
+) -> None:
+    """No write id tells of it, and none of them is new."""
+    m = mirroring
+    m.sql(
+        f"CREATE TABLE t (id int, s string) PARTITIONED BY (p int) {ACID}",
+        "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)",
+    )
+    m.follow(target, key, "bootstrap")
+    for old, new in ((1, 9), (2, 1), (9, 2)):
+        m.sql(f"ALTER TABLE t PARTITION (p = {old}) RENAME TO PARTITION (p = {new})")
+    m.sql("UPDATE t SET s = 'x' WHERE id = 2")
+    m.follow(target)
+    assert m.in_target(target, "id, s, p") == [(1, "a", 2), (2, "x", 1), (3, "c", 3)]
+
+
 def test_columns_are_added_renamed_and_widened(mirroring: Mirroring, target: str, key: list[str]) -> None:
     """By their position, as Hive's are; Delta copies whole what it cannot rename or widen."""
     m = mirroring

@@ -31,7 +31,7 @@ class Statements:
         self._ids = itertools.count(1)
         self._kinds: list[Callable[[], None]] = [
             self.insert, self.insert, self.update, self.update, self.delete, self.merge, self.overwrite, self.drop,
-            *([self.compact] if compact else []),
+            self.swap, *([self.compact] if compact else []),
         ]  # fmt: skip
 
     def some(self) -> None:
@@ -68,6 +68,13 @@ class Statements:
 
     def drop(self) -> None:
         self._m.sql(f"ALTER TABLE t DROP IF EXISTS PARTITION (p = {self._chance.randrange(3)})")
+
+    def swap(self) -> None:
+        there = {int(partition.values[0]) for partition in self._m.client.catalog.list_partitions("default.t")}
+        one, other = self._chance.sample(range(3), 2)
+        if {one, other} <= there:
+            for old, new in ((one, 9), (other, one), (9, other)):
+                self._m.sql(f"ALTER TABLE t PARTITION (p = {old}) RENAME TO PARTITION (p = {new})")
 
     def compact(self) -> None:
         for (partition,) in self._m.rows("SELECT DISTINCT p FROM t"):

@@ -17,6 +17,7 @@ from airflow_hive_acid.format.mirrors.states import (
     checked_key,
     decide,
     key_now,
+    made_since,
     next_state,
     partition_digests,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "column_steps",
     "decide",
     "key_now",
+    "made_since",
     "next_state",
     "partition_digests",
 ]

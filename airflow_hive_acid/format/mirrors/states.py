@@ -250,6 +250,24 @@ def partition_digests(partitions: Iterable[tuple[int, str, str]], location: str)
     return newest, _digest(all_of_them), _digest(elsewhere)
 
 
+def made_since(before: SourceTable, ids: Mapping[str, int], altered: Mapping[str, int]) -> set[str]:
+    """Names of partitions that may not be what a target has under these names.
+
+    A larger id is of a partition made since. When one that was there is not any more, it was dropped, or renamed, and
+    then others may bear its name, and their rows came with no write id: a rename is noted in the catalog as what has
+    altered a partition last.
+
+    :param before: the source at the target's state.
+    :param ids: by name, the id of each partition now.
+    :param altered: by name, the write id that has written or altered it last, where that is known.
+    """
+    old = {name: id_ for name, id_ in ids.items() if id_ <= before.newest_partition}
+    new = ids.keys() - old.keys()
+    if _digest([f"{id_} {name}" for name, id_ in old.items()]) == before.partitions:
+        return new
+    return new | {name for name in old if altered.get(name, before.write_id + 1) > before.write_id}
+
+
 def _digest(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:32] if lines else ""
 

@@ -18,12 +18,11 @@ from airflow_hive_acid.spark.mirrors.merging import partition_condition
 from airflow_hive_acid.spark.read.scan import lookup_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import TableSnapshot
-    from airflow_hive_acid.format.mirrors import SourceTable
     from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
 
 _ORDINAL = "_hive_acid_ordinal"
@@ -46,14 +45,12 @@ def changed_partitions(
     snapshot: TableSnapshot,
     target: DataFrame,
     columns: MirrorColumns,
-    ids: Mapping[str, int],
-    before: SourceTable,
+    made: Collection[str],
 ) -> ChangedPartitions:
     """Compare the target's partitions with those of the source.
 
     :param target: the target's rows.
-    :param ids: by name, the id of each partition of the source.
-    :param before: the source at the target's state; a larger id is of a partition made since.
+    :param made: names of the source's partitions that may be others than those of these names in the target.
     """
     if not columns.partition:
         return ChangedPartitions()
@@ -69,7 +66,7 @@ def changed_partitions(
     found = pairs.selectExpr(*shown, _ORDINAL, "coalesce(_hive_acid_there, false) as present").collect()
     anew, gone = set(), []
     for *values, ordinal, present in found:
-        is_new = ordinal is not None and ids.get(snapshot.partitions[ordinal].name, 0) > before.newest_partition
+        is_new = ordinal is not None and snapshot.partitions[ordinal].name in made
         if ordinal is None or (is_new and present):
             gone.append(values)
         if ordinal is not None and (is_new or not present):

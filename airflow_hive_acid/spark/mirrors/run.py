@@ -35,6 +35,7 @@ from airflow_hive_acid.format.mirrors import (
     checked_key,
     decide,
     key_now,
+    made_since,
     next_state,
 )
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
@@ -69,6 +70,7 @@ def follow(
     key: Sequence[str] | None,
     cleaned: Mapping[str, int],
     partition_ids: Mapping[str, int],
+    altered: Mapping[str, int],
     sequence: int,
     again: bool,
     refuse: bool,
@@ -79,6 +81,7 @@ def follow(
     :param key: None: as the target's state says.
     :param cleaned: by partition name, up to which write id a Cleaner may have removed what was replaced.
     :param partition_ids: by name, the id of each partition.
+    :param altered: by name, the write id that has written or altered a partition last, where the catalog knows it.
     :param sequence: the largest number of a state that our record knows.
     :param again: copy it again in any case.
     :param refuse: fail instead of copying a target again that holds something.
@@ -87,7 +90,7 @@ def follow(
     :raises MirrorKeyError: when two rows have the same key; nothing was changed.
     :raises MirrorConflictError: when somebody else changed the target; nothing of ours is in it.
     """
-    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids)
+    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids, altered)
     found = run.target.look()
     wanted = checked_key(key)
     decision = decide(found.state, run.source, wanted, again=again)
@@ -115,7 +118,13 @@ def follow(
 
 
 def verify(
-    job: Job, *, target: str, source: Mapping[str, Any], cleaned: Mapping[str, int], partition_ids: Mapping[str, int]
+    job: Job,
+    *,
+    target: str,
+    source: Mapping[str, Any],
+    cleaned: Mapping[str, int],
+    partition_ids: Mapping[str, int],
+    altered: Mapping[str, int],
 ) -> dict[str, Any]:
     """Compare the target with the source as it was at the target's state.
 
@@ -123,7 +132,7 @@ def verify(
     :raises MirrorDivergedError: when the target carries no state, or somebody else has written it.
     :raises HistoryGoneError: when the source cannot be read as it was then.
     """
-    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids)
+    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids, altered)
     found = run.target.look()
     if found.state is None:
         raise MirrorDivergedError(f"{run.shown} holds no mirror: {found.strange or 'there is nothing yet'}")
@@ -155,6 +164,7 @@ class _Run:
         source: SourceTable,
         cleaned: Mapping[str, int],
         partition_ids: Mapping[str, int],
+        altered: Mapping[str, int],
     ) -> None:
         wanted = MirrorTarget.parse(target)
         self.spark = job.spark
@@ -165,6 +175,7 @@ class _Run:
         self.target = open_target(job.spark, wanted)
         self._cleaned = dict(cleaned)
         self._partition_ids = partition_ids
+        self._altered = altered
 
     def whole(self, write_id: int, columns: MirrorColumns, ordinals: Sequence[int] | None = None) -> DataFrame:
         """The source as it was at a write id, with ``row__id`` where the target keeps it.
@@ -180,7 +191,8 @@ class _Run:
     def partitions(self, state: MirrorState, columns: MirrorColumns) -> ChangedPartitions:
         """What has become of partitions since a state."""
         rows = self.target.rows()
-        return changed_partitions(self.spark, self.snapshot, rows, columns, self._partition_ids, state.source)
+        made = made_since(state.source, self._partition_ids, self._altered)
+        return changed_partitions(self.spark, self.snapshot, rows, columns, made)
 
     def has_lost_partitions(self, decision: MirrorDecision, state: MirrorState, columns: MirrorColumns) -> bool:
         """Whether the target has rows of partitions that are no more, which no write id tells of."""

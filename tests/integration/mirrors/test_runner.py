@@ -67,11 +67,16 @@ def test_partitions_are_told_by_their_ids(engine, job, run, client):
     first = job.asked[0]
     assert set(first["partition_ids"]) == {"k=a", "k=b"}
     assert first["source"]["newest_partition"] == max(first["partition_ids"].values())
+    assert first["altered"] == {"k=a": 1, "k=b": 1}
     assert run("w.p").todo == "nothing"
     # No write id tells of it.
     engine.run("ALTER TABLE w.p DROP PARTITION (k='b')")
     run("w.p")
     assert set(job.asked[1]["partition_ids"]) == {"k=a"}
+    # Its rows are of an old write id; that it was renamed is of a new one.
+    engine.run("ALTER TABLE w.p PARTITION (k='a') RENAME TO PARTITION (k='c')")
+    run("w.p")
+    assert job.asked[2]["altered"] == {"k=c": 4}
 
 
 def test_what_a_run_fails_with_is_noted_until_one_succeeds(engine, job, run, client):

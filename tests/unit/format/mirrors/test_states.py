@@ -18,6 +18,7 @@ from airflow_hive_acid.format.mirrors import (
     column_steps,
     decide,
     key_now,
+    made_since,
     next_state,
     partition_digests,
 )
@@ -208,3 +209,19 @@ def test_digests_of_partitions_tell_what_is_there_and_what_lies_elsewhere():
     away = partition_digests([at_home[0], (4, "p=2", "file:/elsewhere")], "file:/w/t")
     assert (away[1] == digest, away[2] != "") == (True, True)
     assert partition_digests([], "file:/w/t") == (0, "", "")
+
+
+def test_partitions_that_others_may_have_replaced_are_told_by_their_ids_and_by_who_altered_them_last():
+    """Two partitions swap their names: neither id is new, and no write id has written a row."""
+    ids = {"p=1": 11, "p=2": 12, "p=3": 13}
+    newest, digest, _ = partition_digests([(id_, name, "file:/w/t/" + name) for name, id_ in ids.items()], "file:/w/t")
+    before = replace(SOURCE, write_id=5, newest_partition=newest, partitions=digest)
+    written = dict.fromkeys(ids, 5)
+    assert made_since(before, ids, written) == set()
+    # What is only written is followed by its write ids, also when others are made.
+    assert made_since(before, {**ids, "p=4": 14}, {**written, "p=1": 6, "p=4": 7}) == {"p=4"}
+    swapped = {"p=1": 12, "p=2": 11, "p=3": 13}
+    assert made_since(before, swapped, {**written, "p=1": 8, "p=2": 7}) == {"p=1", "p=2"}
+    assert made_since(before, swapped, {"p=3": 5}) == {"p=1", "p=2"}
+    assert made_since(before, {"p=2": 11, "p=3": 13}, {"p=2": 6, "p=3": 5}) == {"p=2"}
+    assert made_since(before, {"p=2": 12, "p=3": 13}, written) == set()
