@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.metastore.database.backend import Step, backend_of, execute_batch
 from airflow_hive_acid.metastore.database.clock import clock_ms
-from airflow_hive_acid.metastore.notifications.events import CATALOG, Event, decode, encode
+from airflow_hive_acid.metastore.notifications.events import CATALOG, Event, EventType, decode, encode
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     NOTIFICATION_LOG,
     NOTIFICATION_SEQUENCE,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, RootTransaction
 
     from airflow_hive_acid.metastore.database.database import Database
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.settings import Settings
 
 ROW_SEQUENCE = "org.apache.hadoop.hive.metastore.model.MNotificationLog"
@@ -96,6 +97,10 @@ _COLUMNS = (
     _L.MESSAGE_FORMAT,
 )
 _AFTER = select(*_COLUMNS).where(_L.EVENT_ID > bindparam("after")).order_by(_L.EVENT_ID).limit(bindparam("limit"))
+_PARTITIONS_ALTERED = _AFTER.where(
+    _L.DB_NAME == bindparam("db", type_=sa.String), _L.TBL_NAME == bindparam("tbl", type_=sa.String),
+    _L.EVENT_TYPE == EventType.ALTER_PARTITION.value,
+)  # fmt: skip
 _CURRENT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
 _FIRST = select(func.coalesce(select(func.min(_L.EVENT_ID)).scalar_subquery(), NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID))
 _COUNT = select(func.count()).where(_L.EVENT_ID > bindparam("after"), _L.EVENT_ID <= bindparam("upto"))
@@ -198,6 +203,13 @@ class Notifications:
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events with larger ids, in order."""
         return self._database.read(lambda connection: read_events(connection, event_id, limit))
+
+    def partitions_altered(self, table: TableName, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
+        """What larger ids tell of single partitions of a table that were altered or renamed, in order."""
+        given = {"after": event_id, "limit": limit, "db": table.database, "tbl": table.name}
+        return self._database.read(
+            lambda connection: [LoggedEvent(*row) for row in connection.execute(_PARTITIONS_ALTERED, given)]
+        )
 
     def current_event_id(self) -> int:
         """Id of the latest event, 0 when there was none."""

@@ -184,24 +184,31 @@ def leftovers(listing: Iterable[FileEntry], known: ValidWriteIdList, own_txns: C
     return tuple(found)
 
 
+_NOTHING = ValidWriteIdList(0)
+
+
 class _Planner:
     def __init__(self, source: SourceView, replica: ReplicaView) -> None:
         self._source, self._replica = source, replica
         self._ids, self._known = source.write_ids, replica.known
         self._leftovers = leftovers(replica.listing, replica.known, replica.own_txns)
+        self._there = self._state_of_replica()
+        # Of a partition that nobody can read here yet nothing has come, also not with write ids of which other
+        # partitions have come: it may have had another name until now.
+        self._here = _NOTHING if replica.is_new and self._there is None else self._known
         self._peeled_txns: set[int] = set()
         self._state = self._peeled()
-        self._there = self._state_of_replica()
         self._reasons: list[str] = []
 
     def plan(self) -> Plan:
         base = self._state.base
+        self._require_place(base)
         copies: list[Copy] = []
         reached = 0
         if base is not None and self._has_new(1, base.directory.max_write_id, base):
             reached = base.directory.max_write_id
             self._require_whole(reached)
-            if base.compacted and self._known.high_watermark:
+            if base.compacted and self._here.high_watermark:
                 self._reasons.append(f"{base.name} travels whole: a Cleaner has been at what it replaced")
             copies.append(self._copy(base))
         carried: dict[tuple[int, int], list[str]] = {}
@@ -224,6 +231,27 @@ class _Planner:
             tuple(copies), carries, None if reached else self._emptied(), self._originals(),
             self._leftovers, tuple(self._reasons),
         )  # fmt: skip
+
+    def _require_place(self, base: StateDirectory | None) -> None:
+        """What a partition brings along from its former name does not fit in beside what was dropped under this one.
+
+        A base without rows would hide both.
+        """
+        if not self._replica.is_new or self._there is None or not self._known.high_watermark:
+            return
+        brought = [
+            d for d in self._state.deltas if _holds(self._known, d.directory.min_write_id, d.directory.max_write_id)
+        ]
+        if base is not None:
+            reached = base.directory.max_write_id
+            brought = [d for d in brought if d.directory.max_write_id > reached]
+            brought += [] if self._has_new(1, reached, base) else [base]
+        if brought:
+            raise ReplicaDivergedError(
+                f"{brought[0].name} came here under another name of the partition, and under this one there still are "
+                "files of a partition that was dropped; let the replica's Cleaner remove them, or bootstrap the table "
+                "again"
+            )
 
     # --- both sides ------------------------------------------------------------------------------------------------
 
@@ -258,9 +286,9 @@ class _Planner:
             low = high  # an INSERT OVERWRITE holds rows of its own write id, and hides those below
         if low < 1 <= high:
             low = 1
-        if any(low <= w <= high and self._ids.is_valid(w) for w in self._known.open):
+        if any(low <= w <= high and self._ids.is_valid(w) for w in self._here.open):
             return True
-        first = max(low, self._known.high_watermark + 1)
+        first = max(low, self._here.high_watermark + 1)
         return first <= high and self._ids.range_validity(first, high) is not RangeValidity.NONE
 
     def _may_copy(self, found: StateDirectory) -> bool:
@@ -268,8 +296,7 @@ class _Planner:
         low, high = found.directory.min_write_id, found.directory.max_write_id
         if low == high:
             return True
-        mark = min(high, self._known.high_watermark)
-        if low <= mark and self._known.range_validity(low, mark) is not RangeValidity.NONE:
+        if _holds(self._here, low, high):
             return False
         if high > self._ids.high_watermark or any(low <= w <= high for w in self._ids.open):
             return False
@@ -300,10 +327,10 @@ class _Planner:
         """
         first = last = 0
         for write_id in range(max(low, 1), min(high, self._ids.high_watermark) + 1):
-            is_new = write_id > self._known.high_watermark or write_id in self._known.open
+            is_new = write_id > self._here.high_watermark or write_id in self._here.open
             if is_new and self._ids.is_valid(write_id):
                 first, last = first or write_id, write_id
-            elif first and (write_id in self._ids.open or (not is_new and self._known.is_valid(write_id))):
+            elif first and (write_id in self._ids.open or (not is_new and self._here.is_valid(write_id))):
                 yield first, last
                 first = 0
         if first:
@@ -371,6 +398,12 @@ class _Planner:
             f"the source has files without write ids that the replica has not ({files[0].path}): the table became "
             "transactional after it was replicated, or they were put there by hand; bootstrap the table again"
         )
+
+
+def _holds(known: ValidWriteIdList, low: int, high: int) -> bool:
+    """Whether rows of one of these write ids have come."""
+    mark = min(high, known.high_watermark)
+    return low <= mark and known.range_validity(low, mark) is not RangeValidity.NONE
 
 
 def _visibility(entry: FileEntry) -> int:

@@ -8,7 +8,7 @@ tells of is in the snapshot.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.catalog import Partition, Table
     from airflow_hive_acid.metastore.protocol import ReaderSnapshot
     from airflow_hive_acid.replication.site import Site
 
@@ -43,6 +43,7 @@ class SourceTable:
     :param uncleaned: per partition, the compactions after which nothing was removed.
     :param open_txns: txns of write ids that are open.
     :param growing: URIs of files of which only the listed number of bytes counts.
+    :param altered: by partition name, the write id that has written or altered it last, where the catalog knows it.
     """
 
     table: Table
@@ -53,6 +54,7 @@ class SourceTable:
     uncleaned: Mapping[str, frozenset[int]]
     open_txns: Mapping[int, int]
     growing: frozenset[str] = frozenset()
+    altered: Mapping[str, int] = field(default_factory=dict)
 
     def view(self, partition: str) -> SourceView:
         """One partition, for the planner."""
@@ -116,14 +118,18 @@ def places_of(site: Site, table: Table) -> dict[str, str]:
     """The directories of a table's data, by partition name."""
     if not table.is_partitioned:
         return {UNPARTITIONED: table.location.rstrip("/")}
-    partitions = site.client.catalog.list_partitions(table.qualified_name)
-    return {p.name: p.location.rstrip("/") for p in partitions}
+    return {p.name: p.location.rstrip("/") for p in _partitions(site, table)}
+
+
+def _partitions(site: Site, table: Table) -> list[Partition]:
+    return site.client.catalog.list_partitions(table.qualified_name) if table.is_partitioned else []
 
 
 def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
     client, name = site.client, TableName(table.db, table.name)
     write_ids = reader.snapshot[table.qualified_name]
-    places = places_of(site, table)
+    partitions = _partitions(site, table)
+    places = {p.name: p.location.rstrip("/") for p in partitions} if table.is_partitioned else places_of(site, table)
     found = list_many(site.filesystem, places.values(), descend=enter)
     require_listed(site.filesystem, table.qualified_name, table.location, found, places.values(), descend=enter)
     listings = {partition: listing_of(found[place]) for partition, place in places.items()}
@@ -134,11 +140,12 @@ def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
             growing |= {f"{place}/{path}" for path in cut}
     # After the listing: what is said to be complete now was complete then.
     uncleaned = client.database.read(lambda connection: uncleaned_compactions(connection, name))
+    noted = not client.database.layout().lacks("PARTITIONS", "WRITE_ID")  # a Hive 3 does not
     open_txns = (
         client.database.read(lambda connection: txns_of(connection, name, write_ids.open)) if write_ids.open else {}
     )
     return SourceTable(
         table, write_ids, reader.valid_txns, places, listings,
         {p: uncleaned.get(Resource(*name, p or None), frozenset()) for p in places}, open_txns,
-        frozenset(growing),
+        frozenset(growing), {p.name: p.write_id for p in partitions} if noted else {},
     )  # fmt: skip

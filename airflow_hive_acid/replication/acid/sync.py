@@ -46,6 +46,7 @@ from airflow_hive_acid.metastore.replica import (
 from airflow_hive_acid.metastore.txns import abort_txn, forget_mapping
 from airflow_hive_acid.replication.acid.carry import carry
 from airflow_hive_acid.replication.acid.plan import ReplicaView, plan
+from airflow_hive_acid.replication.acid.renames import renamed_since
 from airflow_hive_acid.replication.acid.report import SyncReport, TableReport
 from airflow_hive_acid.replication.acid.snapshot import list_places, places_of, source_state
 from airflow_hive_acid.replication.acid.tables import (
@@ -264,6 +265,9 @@ class _Sync:
             return None
         if record.source_id != source.table.id:
             return f"{source.table.qualified_name} was dropped and made again at the source"
+        here = places_of(self._target, table) if table.is_partitioned else {}
+        for now, before in renamed_since(self._source, source, record.state_id, record.write_ids, here).items():
+            return f"partition {now} of {source.table.qualified_name} was {before} before, and here it is another one"
         return None
 
     def _untouched(self, table: Table, known: ValidWriteIdList, source: SourceTable | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -117,10 +118,20 @@ def drop_partition(site: Site, partition: str, table: str = T) -> None:
     site.client.catalog.drop_partitions(table, [partition], files=WarehouseFiles(site.client, site.filesystem))
 
 
+def rename_partition(site: Site, partition: str, new: str, table: str = T) -> None:
+    """ALTER TABLE … PARTITION … RENAME as our engine does it."""
+    site.client.catalog.rename_partition(table, partition, new, files=WarehouseFiles(site.client, site.filesystem))
+
+
 def remove(directory: Path) -> None:
     for file in directory.iterdir():
         file.unlink()
     directory.rmdir()
+
+
+def remove_all(place: Path) -> None:
+    """What a Cleaner leaves of a partition that was dropped."""
+    shutil.rmtree(place)
 
 
 def listing(place: Path) -> list[FileEntry]:

@@ -133,6 +133,66 @@ def test_a_partition_that_was_dropped_and_added_again_begins_anew(primary: Site,
 
 
 @pytest.mark.backends("sqlite")
+def test_a_partition_takes_its_rows_along_to_a_new_name(primary: Site, replica: Site) -> None:
+    """They are of write ids that have come here, under the old name."""
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    write(primary, "b", partition="p=2")
+    write(primary, "c", partition="p=1", deletes=("1:a",))
+    compact(primary, major=True, partition="p=1", clean=True)
+    write(primary, "d", partition="p=1")
+    sync(primary, replica)
+    equal(primary, replica)
+    world.rename_partition(primary, "p=1", "p=3")
+    write(primary, "e", partition="p=3")
+    report = sync(primary, replica).tables[0]
+    assert (report.added, report.dropped, report.bootstrapped) == (("p=3",), ("p=1",), False)
+    equal(primary, replica)
+    assert {"3:c", "4:d", "6:e"} <= rows(replica)["p=3"]
+
+
+@pytest.mark.parametrize("one_write", [False, True], ids=["of two writes", "of one write"])
+def test_partitions_that_swap_their_names_are_copied_anew(primary: Site, replica: Site, one_write: bool) -> None:
+    """Where both have files of one write id, no listing tells that they are others."""
+    create(primary, partitioned=True)
+    if one_write:
+        with begin(primary, partition="p=1") as transaction:
+            fill(primary, transaction, "a", partition="p=1")
+            fill(primary, transaction, "b", partition="p=2")
+    else:
+        write(primary, "a", partition="p=1")
+        write(primary, "b", partition="p=2")
+    sync(primary, replica)
+    equal(primary, replica)
+    for old, new in (("p=1", "p=9"), ("p=2", "p=1"), ("p=9", "p=2")):
+        world.rename_partition(primary, old, new)
+    write(primary, "c", partition="p=1")
+    assert sync(primary, replica).tables[0].bootstrapped
+    equal(primary, replica)
+    write(primary, "d", partition="p=2")
+    assert not sync(primary, replica).tables[0].bootstrapped
+    equal(primary, replica)
+
+
+def test_a_partition_that_gets_the_name_of_a_dropped_one_waits_for_the_cleaner(primary: Site, replica: Site) -> None:
+    """Its rows do not fit in beside those that a reader here may still read."""
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    write(primary, "b", partition="p=2")
+    sync(primary, replica)
+    world.drop_partition(primary, "p=2")
+    sync(primary, replica)
+    equal(primary, replica)
+    world.remove_all(path_of(primary.client.catalog.get_table(T).location) / "p=2")
+    world.rename_partition(primary, "p=1", "p=2")
+    with pytest.raises(ReplicaDivergedError, match=r"delta_0000001_0000001_0000 came here under another name.*Cleaner"):
+        sync(primary, replica)
+    world.remove_all(path_of(replica.client.catalog.get_table(T).location) / "p=2")
+    sync(primary, replica)
+    equal(primary, replica)
+    assert rows(replica) == {"p=2": {"1:a"}}
+
+
 def test_a_truncate_with_a_write_id_is_a_base_without_rows(primary: Site, replica: Site) -> None:
     create(primary)
     write(primary, "a")

@@ -10,7 +10,16 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.replication.cycles.cycle import replicate
 from airflow_hive_acid.replication.policies.policy import policy
-from tests.integration.replication.acid_world import T, compact, create, drop_partition, drop_table, rows, write
+from tests.integration.replication.acid_world import (
+    T,
+    compact,
+    create,
+    drop_partition,
+    drop_table,
+    rename_partition,
+    rows,
+    write,
+)
 
 if TYPE_CHECKING:
     from airflow_hive_acid.replication.site import Site
@@ -53,3 +62,17 @@ def test_ddl_of_the_primary_leaves_no_write_ids_of_its_own_at_the_replica(primar
     write(primary, "e", partition="p=9")
     cycle(primary, replica)
     assert rows(replica) == {"p=9": {"1:e"}}
+
+
+def test_partitions_that_get_other_names_keep_their_rows(primary: Site, replica: Site) -> None:
+    """Names swap and chain between cycles; each cycle finds the replica as the primary is."""
+    create(primary, partitioned=True)
+    for number, row in enumerate("abc", 1):
+        write(primary, row, partition=f"p={number}")
+    cycle(primary, replica)
+    for moves in ([(1, 4)], [(2, 1), (3, 2)], [(4, 9), (1, 4), (9, 1)], [(1, 8), (8, 1)]):
+        for old, new in moves:
+            rename_partition(primary, f"p={old}", f"p={new}")
+        cycle(primary, replica)
+        write(primary, f"after {moves}", partition=f"p={moves[-1][1]}")
+        cycle(primary, replica)
