@@ -149,7 +149,8 @@ class _Steps:
         low, walked = self._recall(WATERMARK), self._recall(WALK)
         room = self.thresholds.fetch_size * _STEPS_PER_QUERY
         found = None
-        if low and self.started - walked < _WALK_EVERY_MS:
+        # Neither may lie ahead: the clock may have gone back since, and txn ids with a metastore that was restored.
+        if 0 < low <= self._watermark and 0 <= self.started - walked < _WALK_EVERY_MS:
             found = decisions.find_changed_since(low, self.started, room)
         if found is not None:
             yield from self._parts(found)

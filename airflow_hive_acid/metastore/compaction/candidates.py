@@ -139,7 +139,7 @@ def find_written(connection: Connection, last_checked_ms: int | None, now_ms: in
 
     :param last_checked_ms: only those written since then, or last compacted in vain; None or 0 for all.
     """
-    if last_checked_ms:
+    if last_checked_ms and last_checked_ms <= now_ms:  # the clock may have gone back since
         # Half a second more, as in Hive: the timestamp may have been rounded.
         seconds = max(0, (now_ms - last_checked_ms + 500) // 1000 + 1)
         rows = connection.execute(_WRITTEN_SINCE, {"limit": limit, "seconds": seconds})

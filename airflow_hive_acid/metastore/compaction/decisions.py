@@ -122,7 +122,8 @@ _CHANGED = (
         or_(
             _k.looked.is_(None),
             and_(
-                _k.looked < bindparam("look", type_=BigInteger),
+                # Not "before": a clock that went back has left times that are still to come.
+                _k.looked != bindparam("look", type_=BigInteger),
                 or_(_k.seen_writes != _k.writes, _k.seen_sum != _k.txn_sum, _k.again == _one),
             ),
         ),
@@ -392,7 +393,7 @@ def is_due(candidate: Candidate, looked: Looked | None, look: int, *, failed: bo
     if looked is None:
         return True
     changed = (looked.writes, looked.txn_sum) != (candidate.writes, candidate.txn_sum)
-    return looked.when < look and (changed or looked.again or failed)
+    return looked.when != look and (changed or looked.again or failed)
 
 
 def _due(

@@ -45,7 +45,7 @@ _SINCE = (
 )
 _AGAIN = (
     select(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME)
-    .where(_had.HAD_AGAIN == "Y", _had.HAD_NEWEST == "Y", _had.HAD_LOOKED < bindparam("look", type_=BigInteger))
+    .where(_had.HAD_AGAIN == "Y", _had.HAD_NEWEST == "Y", _had.HAD_LOOKED != bindparam("look", type_=BigInteger))
     .order_by(_had.HAD_LOOKED, _had.HAD_ID)
     .limit(_LIMIT)
 )

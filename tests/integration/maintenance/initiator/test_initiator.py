@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from airflow_hive_acid.filesystem import FileInfo
 from airflow_hive_acid.maintenance import run_history_purge, run_initiator
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.initiator.candidates import Looks
-from airflow_hive_acid.maintenance.initiator.initiator import WALK, request
+from airflow_hive_acid.maintenance.initiator.initiator import MUTEX, WALK, WATERMARK, request
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.compaction.decisions import CompactionDecisions
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.every_database
 
 T = Resource("default", "t")
+DAY_MS = 86_400_000
 LOOK = """
 import sys
 from airflow_hive_acid.filesystem import AnyFilesystem
@@ -121,8 +123,11 @@ def test_a_metastore_without_our_table_of_decisions_is_looked_at_as_by_hive(
     with client.database.transaction() as connection:
         HIVE_ACID_DECISION.drop(connection)
     client.database.forget_features()
+    assert run_initiator(client, fs) == []
     for _ in range(4):
         table.insert()
+    # The time of a look that is still to come says nothing: the clock went back.
+    change(client, sa.update(AUX_TABLE).values(MT_KEY2=2 * int(time.time() * 1000)).where(AUX_TABLE.c.MT_KEY1 == MUTEX))
     assert [d.kind for d in run_initiator(client, fs)] == [Kind.MAJOR]
     assert client.compactions.decisions.of(T) == []
 
@@ -454,6 +459,47 @@ def test_a_txn_that_was_open_during_a_look_is_found_by_the_next_one(
         assert [d.resource for d in run_initiator(client, fs)] == [Resource("default", "late")]
     assert [d.resource for d in run_initiator(client, fs)] == [Resource("default", "early")]
     assert early is not None
+
+
+@pytest.mark.parametrize("ids_go_back", [False, True], ids=["the clock", "and txn ids"])
+def test_what_is_written_after_the_clock_went_back_is_looked_at(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], ids_go_back: bool
+) -> None:
+    """The database moved to a machine whose clock is a day behind, or was wrong by a day until now.
+
+    t1  a look at ``one`` and ``other``
+    t2  it is the day before; ``one`` is written, and ``other`` renamed
+    t3  a look sees both
+    """
+    one, other = make_table("default.one"), make_table("default.other")
+    one.insert()
+    other.insert()
+    run_initiator(client, fs)
+    change(client, sa.update(HIVE_ACID_DECISION).values(HAD_LOOKED=HIVE_ACID_DECISION.c.HAD_LOOKED + DAY_MS))
+    change(client, sa.update(AUX_TABLE).values(MT_KEY2=AUX_TABLE.c.MT_KEY2 + DAY_MS).where(
+        AUX_TABLE.c.MT_KEY1.in_([WALK, MUTEX])))  # fmt: skip
+    if ids_go_back:
+        change(client, sa.update(AUX_TABLE).values(MT_KEY2=10**9).where(AUX_TABLE.c.MT_KEY1 == WATERMARK))
+    one.insert()
+    change(client, sa.update(COMPLETED_TXN_COMPONENTS).values(CTC_TABLE="two").where(
+        COMPLETED_TXN_COMPONENTS.c.CTC_TABLE == "other"))  # fmt: skip
+    assert [d.resource.table for d in run_initiator(client, fs)] == ["one", "two"]
+    one.insert()
+    assert [d.resource.table for d in run_initiator(client, fs)] == ["one"]
+
+
+def test_a_blocked_table_is_looked_at_again_after_the_clock_went_back(
+    client: MetastoreClient, fs: Filesystem, table: Any
+) -> None:
+    for _ in range(4):
+        table.insert()
+    run_initiator(client, fs)
+    table.insert()
+    assert [d.rule for d in run_initiator(client, fs)] == ["active request"]
+    change(client, sa.update(HIVE_ACID_DECISION).values(HAD_LOOKED=HIVE_ACID_DECISION.c.HAD_LOOKED + DAY_MS))
+    assert [d.rule for d in run_initiator(client, fs)] == ["active request"]
+    change(client, sa.update(HIVE_ACID_DECISION).values(HAD_LOOKED=HIVE_ACID_DECISION.c.HAD_LOOKED + DAY_MS))
+    assert [d.rule for d in run_initiator(client, fs, limit=5)] == ["active request"]
 
 
 def test_a_look_that_did_not_come_to_its_end_is_not_what_the_next_one_goes_on_from(
