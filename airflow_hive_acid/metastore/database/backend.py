@@ -82,7 +82,8 @@ class Backend:
     :cvar calls_waiters: whoever lets go of something can wake those who wait for it.
     :cvar latin1: Hive's columns hold no other characters.
     :cvar nulls_first: ORDER BY puts NULL before every value.
-    :cvar sorts_by_bytes: names are in an index in the order of their bytes; elsewhere as a collation has it.
+    :cvar sorts_by_bytes: names are in an index in the order of their bytes; elsewhere as a collation has it. Known with
+        the first connection.
     :cvar statement_clock: it has a clock that stands still while a statement runs.
     :cvar pairs: how a statement takes a list of pairs.
     :ivar layout: how the metastore's tables differ from Hive 4's; looked up with the first connection.
