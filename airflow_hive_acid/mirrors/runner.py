@@ -56,6 +56,7 @@ def run_mirror(
     if bootstrap and refuse_bootstrap:
         raise InvalidArgumentsError("a mirror is to be copied again, or is not: give one of the two")
     seen = look(client, name)  # before it is registered: a name that is none leaves no record
+    _require_not_primary(client, place, name)
     record = client.mirrors.register(name, place, client.user)
     if record.primary is not None:
         raise MirrorRefusedError(
@@ -106,6 +107,16 @@ def verify_mirror(client: MetastoreClient, engine: Engine, table: str, target: s
         name, place, state.write_id, source_rows, target_rows, told["partitions"], told["differ"],
         tuple(told["different"]),
     )  # fmt: skip
+
+
+def _require_not_primary(client: MetastoreClient, target: str, table: str) -> None:
+    """What a table was handed over to is written there, and is no copy of another one."""
+    for other in client.mirrors.list():
+        if other.target == target and other.primary is not None and other.table != table:
+            raise MirrorRefusedError(
+                f"{target} is the primary of {other.table}: {table} would take the place of the rows that are written "
+                "there. Nothing was changed; name another target"
+            )
 
 
 def _in_reader(

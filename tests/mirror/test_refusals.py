@@ -176,6 +176,22 @@ def test_a_mirror_that_is_forgotten_goes_on_from_its_target(m: Mirroring, target
     assert (report.key, report.inserted) == (("id",), 1)
 
 
+def test_another_table_of_a_forgotten_name_does_not_overwrite_what_is_left_of_it(m: Mirroring, target: str) -> None:
+    """The target of a table that was handed over and retired is the only place of its rows."""
+    m.follow(target, ["id"], "bootstrap")
+    held = m.in_target(target)
+    m.client.mirrors.forget("default.t", target)
+    m.sql("DROP TABLE t", f"CREATE TABLE t (id int, s string) {ACID}", "INSERT INTO t VALUES (1, 'other')")
+    for _ in range(2):  # the first one has left a record
+        with pytest.raises(
+            MirrorRefusedError, match=r"holds default.t, which is another table .* let it be overwritten"
+        ):
+            m.run(target)
+    assert m.in_target(target) == held
+    assert m.run(target, bootstrap=True).todo == "bootstrap"
+    m.same(target)
+
+
 def test_what_is_asked_for_wrongly_says_what_is_right(m: Mirroring, target: str) -> None:
     with pytest.raises(InvalidArgumentsError, match="key names nr, which is no column of"):
         m.run(target, ["nr"])

@@ -89,10 +89,13 @@ def follow(
         ``deleted``.
     :raises MirrorKeyError: when two rows have the same key; nothing was changed.
     :raises MirrorConflictError: when somebody else changed the target; nothing of ours is in it.
+    :raises MirrorRefusedError: when it may not be copied again, or holds another table and is no mirror that is known.
     """
     run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids, altered)
     found = run.target.look()
     wanted = checked_key(key)
+    if found.state is not None and not again and not sequence:
+        _require_same_table(run, found.state)
     decision = decide(found.state, run.source, wanted, again=again)
     if found.strange and found.exists:
         decision = MirrorDecision(Todo.BOOTSTRAP, found.strange)
@@ -115,6 +118,19 @@ def follow(
     if wanted is not None and (found.state is None or wanted != found.state.key):
         kept = wanted
     return run.bootstrap(decision, found, kept, before)
+
+
+def _require_same_table(run: _Run, state: MirrorState) -> None:
+    """Of a target that nobody here has ever written, another table's rows are not overwritten without asking.
+
+    They may be all that is left of it: the table was handed over, and is dropped.
+    """
+    if state.source.table_id != run.source.table_id:
+        raise MirrorRefusedError(
+            f"{run.shown} holds {state.source.table}, which is another table than {run.source.table} is now, and no "
+            "mirror of it is known here. Nothing was changed; name another target, or let it be overwritten "
+            "(--bootstrap, bootstrap=True)"
+        )
 
 
 def verify(

@@ -159,6 +159,18 @@ def test_what_dies_before_the_declaration_leaves_a_table_that_is_written(client,
     assert cut_over(client, opened, "w.t", TARGET).is_equal
 
 
+def test_a_primary_is_no_target_of_another_table(client, engine, job, run, over):
+    """Also not when somebody asks for a new copy: what was written there since is nowhere else."""
+    engine.run("INSERT INTO w.p VALUES (1, 'k')")
+    before = len(job.asked)
+    for how in ({}, {"bootstrap": True}):
+        with pytest.raises(MirrorRefusedError, match=r"is the primary of w\.t: w\.p would take the place"):
+            run("w.p", TARGET, **how)
+    assert len(job.asked) == before
+    assert client.mirrors.find("w.p", TARGET) is None
+    run("w.p", f"{TARGET}2")
+
+
 def test_a_declaration_needs_its_lock_and_is_made_once(client, over):
     with pytest.raises(NoSuchLockError):
         client.mirrors.declare_primary("w.t", TARGET, 99999)
