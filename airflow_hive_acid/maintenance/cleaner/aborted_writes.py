@@ -19,6 +19,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.format.partitions import readings
 from airflow_hive_acid.maintenance.cleaner.rules import aborted_directories, retry_pause_ms, write_ids_in_batches
+from airflow_hive_acid.maintenance.cleaner.staying import staying
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.warehouse.fences import fence_aborted
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.maintenance.cleaner.staying import Hold
     from airflow_hive_acid.maintenance.decisions import Number
     from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
     from airflow_hive_acid.metastore import MetastoreClient
@@ -92,7 +94,36 @@ def _clean(
         holders = (writer,) if writer is not None else ()
         blocked_by = tuple(map(str, holders)) or (f"txn {writes.min_open_txn}",)
         return CleaningOutcome(resource, Kind.WAITING, reason, numbers, (), blocked_by, holders=holders)
-    table = client.catalog.find_tables([str(resource.table_name)]).get(str(resource.table_name))
+
+    def find() -> tuple[Table | None, None]:
+        name = str(resource.table_name)
+        return client.catalog.find_tables([name]).get(name), None
+
+    table, _ = find()
+    if table is None:
+        return _remove_due(client, filesystem, writes, due, numbers, known, None, None)
+    with staying(client, f"aborted writes of {resource}"[:128], table, None, find) as hold:
+        if hold.problem:
+            reason = f"{resource.table_name} {hold.problem}; looking again soon"
+            return CleaningOutcome(resource, Kind.WAITING, reason, numbers)
+        return _remove_due(client, filesystem, writes, due, numbers, known, table, hold)
+
+
+def _remove_due(
+    client: MetastoreClient,
+    filesystem: Filesystem,
+    writes: AbortedWrites,
+    due: Sequence[AbortedTxn],
+    numbers: dict[str, Number],
+    known: Places,
+    table: Table | None,
+    hold: Hold | None,
+) -> CleaningOutcome:
+    """Fence, delete, look again, forget.
+
+    :param hold: keeps the table where it is; None of one that the catalog does not know.
+    """
+    resource = writes.resource
     proof = partial(_require_table, known, filesystem, table)
     if table is not None:
         # R17: what is not found on a disk that is not mounted, or on a wrong one, is not gone.
@@ -103,7 +134,7 @@ def _clean(
     must_look_again = not have_jobs or bool(fences.alive)
     places = _places(client, filesystem, writes, due, table)
     found = _find(filesystem, places, due, proof)
-    removed = _remove(filesystem, found.dead)
+    removed = _remove(filesystem, found.dead, hold)
     if must_look_again:
         found = _find(filesystem, places, due, proof)
     left = found.dead if must_look_again else []
@@ -248,7 +279,9 @@ def _is_on_the_way(info: FileInfo) -> bool:
     return enter(info) and parse_directory(info.name) is None
 
 
-def _remove(filesystem: Filesystem, found: list[tuple[str, FileInfo]]) -> list[tuple[str, FileInfo]]:
+def _remove(filesystem: Filesystem, found: list[tuple[str, FileInfo]], hold: Hold | None) -> list[tuple[str, FileInfo]]:
     for location, entry in found:
+        if hold is not None:
+            hold.beat()
         filesystem.delete(entry.path, inside=location)
     return found

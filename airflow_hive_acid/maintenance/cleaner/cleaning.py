@@ -21,6 +21,7 @@ from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.format.partitions import is_escaped_twice, readings
 from airflow_hive_acid.maintenance.cleaner.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
+from airflow_hive_acid.maintenance.cleaner.staying import staying
 from airflow_hive_acid.maintenance.cleaner.trash import is_purged, may_be_restored
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.maintenance.cleaner.rules import CleaningDecision
+    from airflow_hive_acid.maintenance.cleaner.staying import Hold
     from airflow_hive_acid.maintenance.cleaner.trash import Trash
     from airflow_hive_acid.maintenance.decisions import Number
     from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
@@ -104,6 +106,7 @@ class Cleaning:
         self._removed: list[str] = []
         self._trashed: list[str] = []
         self._kept: list[str] = []
+        self._hold: Hold | None = None
 
     def outcome(self) -> CleaningOutcome:
         """Do it, and say what was done; a failure is recorded for a later try and stops nobody else's clean-up."""
@@ -149,8 +152,14 @@ class Cleaning:
         if looked.decision.verdict is Verdict.FAIL:
             self._change(lambda: self._client.compactions.mark_failed(self._request, looked.decision.reason))
             return self._decided(Kind.FAILED, looked.decision)
-        self._change(lambda: self._client.compactions.start_cleaning(self._request))
-        return self._delete(location, looked, table)
+        if self._dry_run:
+            return self._delete(location, looked, table)
+        with staying(self._client, f"cleaning {self._request.id}", table, partition, self._find) as hold:
+            if hold.problem:
+                return self._outcome(Kind.WAITING, f"{resource} {hold.problem}; looking again soon")
+            self._hold = hold
+            self._client.compactions.start_cleaning(self._request)
+            return self._delete(location, looked, table)
 
     def _find(self) -> tuple[Table | None, Partition | None]:
         resource = self._request.resource
@@ -278,6 +287,8 @@ class Cleaning:
             self._removed += self._trashed
         for found in superfluous:
             if found.entry not in wanted:
+                if self._hold is not None:
+                    self._hold.beat()
                 self._filesystem.delete(found.entry.path, inside=location)
                 self._removed.append(found.entry.path)
 
