@@ -352,7 +352,7 @@ _ROWS = (
     _text("hive.acid.spark.accelerator", "auto",
           "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),
     _text("hive.acid.spark.s3.uploads", "parts",
-          "Ours: how new rows come to S3 (s3a). parts: each file is uploaded under its final name, and publishing puts "
+          "Ours: how files come to S3 (s3a). parts: each file is uploaded under its final name, and publishing puts "
           "the parts together; this needs the jar above, and rights to list and end uploads. copy: files are written "
           "to staging, and publishing copies them; without the jar, and on other stores, this is the only way.",
           hive="copy", choices=("parts", "copy")),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ERROR = "<?xml version='1.0' encoding='UTF-8'?><Error><Code>{}</Code><Message>{}</Message></Error>"
 _FAULTS, _REQUESTS = "/-faults", "/-requests"
+_LONGEST_HOLD_SECONDS = 120
 READS = ("LIST", "HEAD", "GET")
 WRITES = ("PUT", "COPY", "DELETE", "START", "COMPLETE", "ABORT")
 
@@ -30,8 +31,9 @@ WRITES = ("PUT", "COPY", "DELETE", "START", "COMPLETE", "ABORT")
 class Rule:
     """When a request fails, and how.
 
-    :param fault: ``slow_down`` and ``cut`` do nothing, and answer 503 or not at all; ``error_after`` and
-        ``lost_answer`` do what was asked, and answer 500 or not at all.
+    :param fault: ``slow_down`` and ``cut`` do nothing, and answer 503 or not at all; ``hold`` does the same as ``cut``,
+        but not before there are other rules; ``error_after`` and ``lost_answer`` do what was asked, and answer 500 or
+        not at all.
     :param kinds: of requests.
     :param name: a pattern; found in the name of the object.
     :param rate: how many of them, 1 for all.
@@ -63,12 +65,15 @@ class FaultyS3:
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application
         self._guard = threading.Lock()
+        self._anew = threading.Event()
         self._ended: set[str] = set()
         self._start_anew([], 0)
 
     def _start_anew(self, rules: list[dict[str, Any]], seed: int) -> None:
         self._rules = [(Rule(**{**rule, "kinds": tuple(rule["kinds"])}), [rule["times"]]) for rule in rules]
         self._random = random.Random(seed)
+        self._anew.set()
+        self._anew = threading.Event()
         self._asked: list[Asked] = []
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -82,7 +87,7 @@ class FaultyS3:
                 return _answer(start_response, "200 OK", json.dumps([asdict(one) for one in self._asked]))
         kind, name = _kind(environ), environ["PATH_INFO"]
         with self._guard:
-            fault = self._fault(kind, name)
+            fault, anew = self._fault(kind, name), self._anew
             self._asked.append(Asked(kind, name, fault))
         if kind in ("COMPLETE", "ABORT") and fault in (None, "error_after", "lost_answer"):
             # S3 may not know an upload any more that it has put together; moto does, and fails for one that was ended.
@@ -97,7 +102,9 @@ class FaultyS3:
             list(self._application(environ, lambda status, headers, exc_info=None: lambda data: None))
         elif fault is not None:
             _content(environ)
-        if fault in ("cut", "lost_answer"):
+        if fault == "hold":
+            anew.wait(_LONGEST_HOLD_SECONDS)
+        if fault in ("cut", "hold", "lost_answer"):
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             return []
         if fault == "slow_down":
@@ -156,7 +163,7 @@ class Faults:
         try:
             yield
         finally:
-            self.after = self._asked()
+            self.after = self.so_far()
             self._post((), 0)
 
     def _post(self, rules: Iterable[Rule], seed: int) -> None:
@@ -164,7 +171,8 @@ class Faults:
         with urllib.request.urlopen(self._url + _FAULTS, data=content):
             pass
 
-    def _asked(self) -> list[Asked]:
+    def so_far(self) -> list[Asked]:
+        """What was asked since the faults were set."""
         with urllib.request.urlopen(self._url + _REQUESTS) as answer:
             return [Asked(**one) for one in json.load(answer)]
 

@@ -166,45 +166,6 @@ def test_an_upload_is_ended_once_however_often_it_is_asked_for(
 
 
 @pytest.mark.spark
-def test_files_that_have_no_place_yet_are_copied_and_the_others_are_not(
-    start_engine: Callable[..., Engine],
-    client: MetastoreClient,
-    files: AnyFilesystem,
-    warehouse: str,
-    conf: dict[str, str],
-    faults: Faults,
-) -> None:
-    """Of a partition that lies elsewhere, and of changed rows; a large file goes in several parts."""
-    engine = start_engine(warehouse, {**conf, "spark.hadoop.fs.s3a.multipart.size": "5M"})
-    engine.run(
-        "CREATE DATABASE w; CREATE TABLE w.t (a BIGINT, b STRING) PARTITIONED BY (p STRING) STORED AS ORC "
-        "TBLPROPERTIES ('transactional'='true', 'orc.compress'='NONE'); "
-        f"ALTER TABLE w.t ADD PARTITION (p = 'far') LOCATION '{warehouse}/far'"
-    )
-    with faults.of():
-        engine.run(
-            "INSERT INTO w.t SELECT id, repeat(uuid(), 10), CASE WHEN id < 20000 THEN 'a/b{' WHEN id < 20010 THEN NULL "
-            "ELSE 'far' END FROM range(0, 20020, 1, 1)"
-        )
-    of_files = [(asked.kind, asked.name.partition("/warehouse/")[2]) for asked in faults.after]
-    near = "w.db/t/p=a%2Fb%7B/delta_0000002_0000002_0000/bucket_00000"
-    assert [kind for kind, name in of_files if name == near] == ["START", "PUT", "PUT", "GET", "COMPLETE"]
-    assert [name for kind, name in of_files if kind == "COPY"] == ["far/delta_0000002_0000002_0000/bucket_00000"]
-    assert engine.query("SELECT count(*), count(DISTINCT b), sum(a) FROM w.t").rows == [[20020, 20020, 200390190]]
-    with faults.of():
-        engine.run(
-            "MERGE INTO w.t USING (SELECT 1L AS i UNION ALL SELECT 30000L) s ON t.a = s.i "
-            "WHEN MATCHED THEN UPDATE SET b = 'changed' WHEN NOT MATCHED THEN INSERT VALUES (s.i, 'new', 'a/b{')"
-        )
-    kinds = [asked.kind for asked in faults.after]
-    assert (kinds.count("COPY"), kinds.count("COMPLETE")) == (2, 1)
-    assert engine.query("SELECT a, b FROM w.t WHERE b IN ('changed', 'new') ORDER BY a").rows == [
-        [1, "changed"], [30000, "new"],
-    ]  # fmt: skip
-    assert uploads() == []
-
-
-@pytest.mark.spark
 @pytest.mark.rule("R4")
 def test_a_killed_job_is_fenced_by_its_record(
     start_engine: Callable[..., Engine],

@@ -16,10 +16,12 @@ from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.engine.tables.viewpoints import as_of
 from airflow_hive_acid.errors import SnapshotTooOldError
 from airflow_hive_acid.filesystem.listing import enter, list_many
+from airflow_hive_acid.filesystem.s3_uploads import SETTING
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.maintenance.warehouse.directories import entries
+from airflow_hive_acid.maintenance.warehouse.uploads import naming
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.plans import (
     DeleteTemplate,
@@ -92,6 +94,9 @@ def explain(context: Context, statement: PlainStatement, plans: Sequence[Plan]) 
         lines.append(f"  none ({_why_none(context, statement)})")
     if plans:
         lines += ["JOB:", *_job_lines(plans, looked)]
+    naming = list(_naming_lines(context, statement, plans))
+    if naming:
+        lines += ["NAMES OF FILES:", *naming]
     return Rows((Column("Explain", "string"),), [[line] for line in lines])
 
 
@@ -280,6 +285,19 @@ def _job_lines(plans: Sequence[Plan], looked: Sequence[_Looked]) -> Iterable[str
     for plan in plans:
         if plan.write is not None:
             yield f"  writes {_WRITTEN[plan.kind if plan.write.operation != 'overwrite' else 'overwrite']}"
+
+
+def _naming_lines(context: Context, statement: PlainStatement, plans: Sequence[Plan]) -> Iterable[str]:
+    """How files get their final names on an object store: a copy costs as much as the file (decision 74)."""
+    jobs = [(plan.write.table, plan.kind) for plan in plans if plan.write is not None]
+    if isinstance(statement, alter.Compact):
+        jobs.append((str(statement.table), statement.type.lower()))
+    tables = context.client.catalog.find_tables([name for name, _ in jobs]) if jobs else {}
+    for name, kind in jobs:
+        found = naming(tables[name], kind, context.settings.string(SETTING)) if name in tables else None
+        if found is not None:
+            way = "uploaded under their names" if found.uploads else "copied"
+            yield f"  files of {name} are {way} ({found.reason})"
 
 
 _WRITTEN = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
-from airflow_hive_acid.engine.transactions.uploads import uploads_of_job
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Target, new_partitions
 from airflow_hive_acid.filesystem.s3_uploads import SETTING
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
+from airflow_hive_acid.maintenance.warehouse.uploads import names_elsewhere, uploads_of_job
 from airflow_hive_acid.metastore.names import is_char
 
 if TYPE_CHECKING:
@@ -111,15 +111,18 @@ class SeenTables:
             plain=not table.is_transactional,
         )
 
-    def uploads(self, table: Table, kind: str, only: str | None) -> Uploads | None:
+    def uploads(self, table: Table, kind: str, only: str | None, changed: Iterable[PartitionRef]) -> Uploads | None:
         """What a job may upload under final names, None for nothing (decision 74).
 
         :param kind: of the statement.
         :param only: name of the partition that it writes, None when there may be others.
+        :param changed: partitions whose rows it changes; new rows may get into others.
         """
         context = self._context
 
         def find_elsewhere(most: int) -> list[str]:
+            if kind in ("update", "delete"):
+                return names_elsewhere(table, changed)
             if not table.is_partitioned or table.qualified_name in self._creations:
                 return []
             return context.client.catalog.partitions_elsewhere(table.qualified_name, most, only)

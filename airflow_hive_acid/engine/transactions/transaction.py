@@ -319,7 +319,8 @@ class StatementTransaction:
             offset = buckets_in_bases(written.manifests, write.only_partition or "") if joins_base else 0
             step = replace(step, overwrite=True, bucket_offset=offset)
         # Files that join a base, or take the place of one, are moved among others.
-        uploads = None if joins_base or replaces_base else self._seen.uploads(table, plan.kind, write.only_partition)
+        moved = joins_base or replaces_base
+        uploads = None if moved else self._seen.uploads(table, plan.kind, write.only_partition, partitions)
         spec = JobSpec(job_id, step, views, plan.sources, staging, uploads=uploads)
         session = context.application.ready()
         self._progress.starting(self._txn, job_id)

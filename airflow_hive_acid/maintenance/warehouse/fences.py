@@ -25,7 +25,7 @@ from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fe
 from airflow_hive_acid.filesystem.uploads import abort_left, abort_named
 from airflow_hive_acid.maintenance.warehouse.ddl_work import finish, give_up
 from airflow_hive_acid.maintenance.warehouse.places import absence_of
-from airflow_hive_acid.metastore.txns import DDL_KIND, JobState, left_open
+from airflow_hive_acid.metastore.txns import COMPACT_KIND, DDL_KIND, JobState, left_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -188,9 +188,9 @@ def _fence_by_record(
     :param undoable: whether removing directories of its write id undoes what it published.
     """
     is_marked = client.jobs.mark_fenced_unless_publishing(job.job_id, note)
-    if job.write_id is not None:
+    if job.write_id is not None or job.kind == COMPACT_KIND:
         # Of tasks that have died, or that the manifest does not name: nobody puts them together, but they cost money.
-        abort_left(filesystem, job.table_location, partial(_is_of, job.write_id))
+        abort_left(filesystem, job.table_location, partial(_is_of, job))
     if is_marked:
         return None
     application = job.application_id or "not known"
@@ -208,9 +208,11 @@ def _fence_by_record(
     return f"it was publishing; its staging is removed, and it counts as fenced {minutes} minutes after that"
 
 
-def _is_of(write_id: int, directory: AcidDirectory) -> bool:
-    """Whether a writer with this id wrote a directory."""
-    return directory.max_write_id == write_id and directory.visibility_txn_id == 0
+def _is_of(job: Job, directory: AcidDirectory) -> bool:
+    """Whether a directory is of the writer, or of the compaction, that a job was for."""
+    if job.write_id is None:
+        return directory.visibility_txn_id == job.txn_id
+    return directory.max_write_id == job.write_id and directory.visibility_txn_id == 0
 
 
 def _largest_copied(manifest: Mapping[str, Any]) -> int:

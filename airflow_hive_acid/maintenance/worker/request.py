@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -30,11 +30,12 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.filesystem import fence_staging
 from airflow_hive_acid.filesystem.absence import list_or_prove
 from airflow_hive_acid.filesystem.listing import enter
-from airflow_hive_acid.filesystem.publishing import Target, check_published, publish, read_staging
+from airflow_hive_acid.filesystem.publishing import check_published, publish, read_staging
 from airflow_hive_acid.filesystem.syncing import sync
+from airflow_hive_acid.filesystem.uploads import abort_left
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state, state_directories
-from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, PartitionRef, TableSnapshot
+from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, TableSnapshot
 from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
 from airflow_hive_acid.maintenance.thresholds import threshold_overrides
@@ -42,7 +43,8 @@ from airflow_hive_acid.maintenance.warehouse.directories import entries, names
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
 from airflow_hive_acid.maintenance.warehouse.places import absence_of, require_written
 from airflow_hive_acid.maintenance.warehouse.storage import bucketing, require_format, writer_properties
-from airflow_hive_acid.maintenance.worker.jobs import Application, application_for, job_name, run_as, table_properties
+from airflow_hive_acid.maintenance.worker.jobs import application_for, job_name, run_as, table_properties
+from airflow_hive_acid.maintenance.worker.place import Pinned, Place
 from airflow_hive_acid.maintenance.worker.rules import (
     NOTHING_TO_DO,
     Part,
@@ -62,7 +64,7 @@ from airflow_hive_acid.metastore.database import AbortReason, LockState, LockTyp
 from airflow_hive_acid.metastore.locks import LockComponent
 from airflow_hive_acid.metastore.names import info
 from airflow_hive_acid.metastore.protocol import PendingTransaction, TableUse, Transaction, prepare
-from airflow_hive_acid.metastore.txns import txn_facts
+from airflow_hive_acid.metastore.txns import COMPACT_KIND, txn_facts
 from airflow_hive_acid.settings import Source
 
 if TYPE_CHECKING:
@@ -90,34 +92,6 @@ def agent_of(request: Compaction) -> str:
     return info(f"compaction {request.id} by {request.worker_id}")
 
 
-@dataclass(slots=True)
-class _Place:
-    """Where the files are: the table, and its partition if it has any."""
-
-    table: Table
-    partition: Partition | None
-    application: Application
-
-    @property
-    def location(self) -> str:
-        return self.table.location if self.partition is None else self.partition.location
-
-    @property
-    def ref(self) -> PartitionRef:
-        if self.partition is None:
-            return PartitionRef("", self.table.location)
-        return PartitionRef(self.partition.name, self.partition.location, self.partition.values)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pinned:
-    """A txn's view of the place."""
-
-    txn: Transaction
-    write_ids: ValidWriteIdList
-    state: AcidState
-
-
 class Work:
     """The work on one request."""
 
@@ -128,7 +102,7 @@ class Work:
         self._request = request
         self._txn: Transaction | None = None
         self._spec: JobSpec | None = None
-        self._job_ended = False
+        self._job_ended = self._is_publishing = False
         self._recorded = False
 
     def outcome(self) -> CompactionOutcome:
@@ -160,7 +134,7 @@ class Work:
 
     # --- what is asked for ------------------------------------------------------------------------------------------
 
-    def _place(self) -> _Place | str:
+    def _place(self) -> Place | str:
         """The table and partition, or why the request is refused."""
         table, partition = self._find()
         exists = self._request.resource.partition is None or partition is not None
@@ -171,7 +145,7 @@ class Work:
             application = application_for(self._request, table, self._client.settings, self._client.host)
         except InvalidArgumentsError as error:
             return str(error)
-        return _Place(table, partition, application)
+        return Place(table, partition, application)
 
     def _find(self) -> tuple[Table | None, Partition | None]:
         resource = self._request.resource
@@ -181,7 +155,7 @@ class Work:
             return table, None
         return table, self._client.catalog.find_partitions(name, [resource.partition]).get(resource.partition)
 
-    def _compact(self, place: _Place) -> CompactionOutcome:
+    def _compact(self, place: Place) -> CompactionOutcome:
         pinned = self._pin(place)
         if self._request.type is not CompactionType.REBALANCE:
             own = threshold_overrides(place.table.properties, self._request.properties)
@@ -196,16 +170,16 @@ class Work:
             pinned = self._pin(place)
         return self._finish(place, pinned)
 
-    def _pin(self, place: _Place) -> _Pinned:
-        self._txn, self._spec, self._job_ended = None, None, False
+    def _pin(self, place: Place) -> Pinned:
+        self._txn, self._spec, self._job_ended, self._is_publishing = None, None, False, False
         self._txn = txn = self._begin(place)
         write_ids = txn.snapshot[place.table.qualified_name].for_compactor()
         listing = entries(self._listing(place))
         highest = outside_of_batches(state_directories(listing), write_ids.high_watermark)
         write_ids = replace(write_ids, high_watermark=highest)
-        return _Pinned(txn, write_ids, acid_state(listing, write_ids, txn.valid_txns))
+        return Pinned(txn, write_ids, acid_state(listing, write_ids, txn.valid_txns))
 
-    def _finish(self, place: _Place, pinned: _Pinned) -> CompactionOutcome:
+    def _finish(self, place: Place, pinned: Pinned) -> CompactionOutcome:
         """What was requested, in the txn that finishes the request."""
         state, txn, highest = pinned.state, pinned.txn, pinned.write_ids.high_watermark
         done_for = run_as(self._request, place.table, self._client.settings)
@@ -236,7 +210,7 @@ class Work:
             rows=written,
         )
 
-    def _merge_part(self, place: _Place, pinned: _Pinned, part: Part) -> bool:
+    def _merge_part(self, place: Place, pinned: Pinned, part: Part) -> bool:
         """A minor compaction of some of the deltas; whether the table allows that."""
         txn = pinned.txn
         self._client.compactions.update_state(
@@ -259,7 +233,7 @@ class Work:
         log.info("compaction %d: %d deltas up to write id %d first", self._request.id, len(part.deltas), part.upto)
         return True
 
-    def _run(self, place: _Place, txn: Transaction, write_ids: ValidWriteIdList, part: Part | None = None) -> JobResult:
+    def _run(self, place: Place, txn: Transaction, write_ids: ValidWriteIdList, part: Part | None = None) -> JobResult:
         """The Spark job; stopped when somebody cancels the request, or its txn is lost."""
         application_id = self._runner.prepare(place.application)
         self._spec = spec = self._record_job(place, write_ids, txn, part)
@@ -275,12 +249,12 @@ class Work:
         self._client.compactions.set_job(self._request, result.application_id)
         return result
 
-    def _listing(self, place: _Place) -> list[FileInfo]:
+    def _listing(self, place: Place) -> list[FileInfo]:
         # Not there: a partition that was added and never written; or nothing is mounted here, and it is not known.
         proof = partial(require_written, self._client, self._filesystem, place.table, place.location)
         return list_or_prove(self._filesystem, [place.location], proof, descend=enter)[place.location] or []
 
-    def _begin(self, place: _Place) -> Transaction:
+    def _begin(self, place: Place) -> Transaction:
         """Open the compaction txn, lock without waiting, pin its snapshot (R10)."""
         table = place.table
         # A rebalance gives rows new ids: nobody may be changing them by the old ones.
@@ -316,7 +290,7 @@ class Work:
             self._abort(txn_id)
         raise LockDeniedError(f"{component.describe()}: other compactions committed while this one began; try again")
 
-    def _record_job(self, place: _Place, write_ids: ValidWriteIdList, txn: Transaction, part: Part | None) -> JobSpec:
+    def _record_job(self, place: Place, write_ids: ValidWriteIdList, txn: Transaction, part: Part | None) -> JobSpec:
         table = replace(place.table, properties=table_properties(self._request, place.table))
         job_id = str(uuid.uuid4())
         staging = paths.join(table.location, staging_name(job_id))
@@ -328,14 +302,15 @@ class Work:
             order_by=order_of(self._request, table),
             above=0 if part is None else part.above,
         )
-        spec = JobSpec(job_id, step, staging=staging, name=job_name(self._request, self._client.host))
+        name, uploads = job_name(self._request, self._client.host), place.uploads(step.type, self._client.settings)
+        spec = JobSpec(job_id, step, staging=staging, name=name, uploads=uploads)
         self._client.jobs.start(
-            job_id=job_id, txn_id=txn.txn_id, table=table.qualified_name, write_id=None, statement=0, kind="compact",
+            job_id=job_id, txn_id=txn.txn_id, table=table.qualified_name, write_id=None, statement=0, kind=COMPACT_KIND,
             table_location=table.location, staging=staging,
         )  # fmt: skip
         return spec
 
-    def _snapshot(self, place: _Place, write_ids: ValidWriteIdList, txn: Transaction, table: Table) -> TableSnapshot:
+    def _snapshot(self, place: Place, write_ids: ValidWriteIdList, txn: Transaction, table: Table) -> TableSnapshot:
         snapshot = TableSnapshot(
             table=table.qualified_name,
             location=table.location,
@@ -352,24 +327,25 @@ class Work:
         )
         return with_expected(self._client, self._client.settings, table, snapshot)
 
-    def _publish(self, place: _Place, result: JobResult, highest: int) -> None:
+    def _publish(self, place: Place, result: JobResult, highest: int) -> None:
         self._require_unchanged(place)
         table, spec = place.table, self._spec
-        partitions = {} if place.partition is None else {place.partition.name: place.partition.location}
-        txn_id = self._txn.txn_id if self._txn is not None else 0
-        target = Target(
-            table.qualified_name, table.location, tuple(c.name for c in table.partition_columns), partitions, highest,
-            visibility_txn_id=txn_id, insert_only=table.is_insert_only,
-        )  # fmt: skip
-        if spec is None or spec.staging is None:
+        if spec is None or spec.staging is None or self._txn is None:
             raise AssertionError("a compaction publishes what its job wrote")
+        target = place.target(highest, self._txn.txn_id)
         manifest = read_staging(self._filesystem, spec.staging, result, target)
+        self._is_publishing = True
         self._client.jobs.record_manifest(spec.job_id, manifest.to_document())
         publish(self._filesystem, spec.staging, manifest, table.location)
         sync(self._client.settings, [d.uri for d in manifest.directories], table.location)
         check_published(self._filesystem, target, [manifest])
+        files = sum(len(directory.files) for directory in result.directories)
+        uploaded = sum(len(directory.uploads) for directory in manifest.directories)
+        log.info(
+            "compaction %d published %d files, %d of them uploaded under their names", self._request.id, files, uploaded
+        )
 
-    def _require_unchanged(self, place: _Place) -> None:
+    def _require_unchanged(self, place: Place) -> None:
         """Refuse to publish files of a table that is another one by now: dropped, made anew, moved, altered.
 
         The lock keeps out whoever asks for one; a Hive that drops or alters without a lock does not.
@@ -455,7 +431,12 @@ class Work:
         note = f"compaction {self._request.id} ended without a result"
         absent = absence_of(self._client, self._filesystem, str(self._request.resource.table_name), location)
         fenced = fence_staging(self._filesystem, spec.staging, inside=location, note=note, absent=absent)
-        if fenced or self._job_ended:  # where a file does not fence, only a job that has answered is known to be over
+        if not fenced:
+            visibility = spec.step.visibility_txn_id
+            abort_left(self._filesystem, location, lambda found: found.visibility_txn_id == visibility)
+        # Where a file does not fence, only a job that has answered is known to be over; and what publishing has asked
+        # for the store may still do: such a job the reaper fences, which waits for that (R4).
+        if fenced or (self._job_ended and not self._is_publishing):
             self._client.jobs.mark_fenced(spec.job_id, note)
 
     def _abort(self, txn_id: int) -> None:

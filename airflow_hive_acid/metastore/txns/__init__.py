@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.txns.commits import CommitHooks
     from airflow_hive_acid.metastore.txns.events import aborted
     from airflow_hive_acid.metastore.txns.history import min_open_watermark
-    from airflow_hive_acid.metastore.txns.jobs import DDL_KIND, Job, JobState, tables_with_unfenced_jobs
+    from airflow_hive_acid.metastore.txns.jobs import COMPACT_KIND, DDL_KIND, Job, JobState, tables_with_unfenced_jobs
     from airflow_hive_acid.metastore.txns.pin_rules import Pin, PinnedTable, PinState, overdue
     from airflow_hive_acid.metastore.txns.replicas import forget_mapping, seed_write_ids
     from airflow_hive_acid.metastore.txns.snapshots import Snapshot, take_snapshot, valid_write_ids
@@ -34,6 +34,7 @@ else:
         {
             "AbortedTxns": "aborts",
             "CommitHooks": "commits",
+            "COMPACT_KIND": "jobs",
             "DDL_KIND": "jobs",
             "GivenUp": "withdrawals",
             "Job": "jobs",
@@ -65,6 +66,7 @@ else:
     )
 
 __all__ = [
+    "COMPACT_KIND",
     "DDL_KIND",
     "STATISTICS_ACCURATE",
     "AbortedTxns",

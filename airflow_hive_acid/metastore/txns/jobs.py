@@ -114,11 +114,17 @@ _FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
 )
 
 
+DDL_KIND = "ddl"
+"""Kind of a job that moves, makes or removes directories of tables, and starts no application."""
+COMPACT_KIND = "compact"
+"""Kind of a job of a compaction, whose directories carry its txn and no write id of its own."""
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 _OF_TXNS = _SELECT.where(_J.HAJ_TXNID.in_(_IDS)).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
 _PLAIN = (
     select(_J.HAJ_TXNID)
     .where(_J.HAJ_TXNID.in_(_IDS), _J.HAJ_STATE == "p", _J.HAJ_WRITEID.is_(None), _J.HAJ_MANIFEST.is_not(None))
+    # A compaction has no write id either, and its directories carry its txn.
+    .where(_J.HAJ_KIND != COMPACT_KIND)
     .distinct()
 )
 _UNFENCED_OF = _SELECT.where(
@@ -141,10 +147,6 @@ _RENAME = (
     .where(_J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"))
     .values(HAJ_DATABASE=bindparam("new_db"), HAJ_TABLE=bindparam("new_tbl"))
 )
-
-
-DDL_KIND = "ddl"
-"""Kind of a job that moves, makes or removes directories of tables, and starts no application."""
 
 
 class JobState(Enum):

@@ -26,7 +26,7 @@ from airflow_hive_acid.spark.write.bucketing import buckets_of
 from airflow_hive_acid.spark.write.insert import checked, partition_of, partition_text
 from airflow_hive_acid.spark.write.output import Destination, write_events
 from airflow_hive_acid.spark.write.ranges import ranges_of_groups
-from airflow_hive_acid.spark.write.sink import sink_for
+from airflow_hive_acid.spark.write.sink import ChangeNames, sink_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import Assignment, Delete, FirstRows, Update, WrittenDirectory
     from airflow_hive_acid.spark.read.open_tables import OpenTable
+    from airflow_hive_acid.spark.write.bucketing import Buckets
     from airflow_hive_acid.spark.write.output import Staging
     from airflow_hive_acid.spark.write.sink import Changes, Sink
 
@@ -239,25 +240,41 @@ class ChangeWriter:
         if source_row is not None:
             options["matched"] = "true"
             columns.append(source_row)
-        events = self._grouped(rows, buckets, shared=True).selectExpr(*columns).sortWithinPartitions(_GROUP, *IDENTITY)
+        # Several tasks may write a large group; their files are made one afterwards.
+        shared = {} if self._placed() else ranges_of_groups(rows.sparkSession, self.table.files, buckets)
+        grouped = self._grouped(rows, buckets, shared).selectExpr(*columns)
+        names = ChangeNames(
+            self._name(inserts=False),
+            None if self.insert_statement_id is None else self._name(inserts=True),
+            tuple(partition.name for partition in self.table.snapshot.partitions),
+            tuple(shared),
+        )
         return sink.write_changes(
-            staging, events, lambda part: self._destination(int(part.keys[0]), inserts=part.inserts), label, **options
+            staging,
+            grouped.sortWithinPartitions(_GROUP, *IDENTITY),
+            lambda part: self._destination(int(part.keys[0]), inserts=part.inserts),
+            label,
+            names,
+            **options,
         )
 
-    def _grouped(self, rows: DataFrame, buckets: Sequence[int], *, shared: bool = False) -> DataFrame:
+    def _placed(self) -> Buckets | None:
+        """The buckets in which changed rows have to stay, None where they may lie in any."""
+        return None if self.insert_statement_id is None else buckets_of(self.table.snapshot)
+
+    def _grouped(self, rows: DataFrame, buckets: Sequence[int], several: Mapping[int, int] | None = None) -> DataFrame:
         """One task per group, a bucket of a partition: a bucket of a directory has exactly one writer.
 
-        :param shared: several tasks may write a large group, if their files are made one afterwards.
+        :param several: how many tasks write a large group, if their files are made one afterwards.
         """
         groups = len(buckets) * len(self.table.snapshot.partitions)
-        several = ranges_of_groups(rows.sparkSession, self.table.files, buckets) if shared else {}
-        tasks, task = _tasks_of_groups(several, groups)
+        tasks, task = _tasks_of_groups(several or {}, groups)
         # New versions of rows are in the bucket of their task's number, and a directory has so many of them.
         most = min(_shuffle_partitions(rows), MAX_BUCKET + 1)
         if tasks > most:
             tasks, task = most, f"({task}) % {most}"
-        placed = buckets_of(self.table.snapshot)
-        if placed is not None and self.insert_statement_id is not None:
+        placed = self._placed()
+        if placed is not None:
             # Changed rows stay in their bucket: bucketing columns keep their values, and task b writes bucket b.
             tasks, task = max(placed.count, buckets[-1] + 1), bucket_number(IDENTITY[1])
         group = f"{schema.PARTITION} * {len(buckets)} + {bucket_index(bucket_number(IDENTITY[1]), buckets)}"

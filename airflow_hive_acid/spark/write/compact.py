@@ -214,6 +214,7 @@ class _Compaction:
         live = label == "base"
         kind = "rows" if live else label
         deletes = self._table.files.deletes if live else ()
+        destination = self._destination(name)
         sizes: Counter[int] = Counter()
         for file in files:
             sizes[file.bucket] += file.size
@@ -224,12 +225,12 @@ class _Compaction:
                 "files": [self._source(f) for f in files if f.bucket == bucket],
                 "deletes": [self._source(f) for f in deletes if f.bucket == bucket],
                 "tasks": tasks[bucket],
+                "upload": self._staging.final_name(destination, bucket),
             }
             for bucket in sorted(sizes)
         ]
         seen = self._table.write_ids
         work = {"kind": kind, "highWatermark": self._high, "hidden": sorted(seen.exceptions), "buckets": buckets}
-        destination = self._destination(name)
         return sink.compact(self._spark, self._staging, work, destination, label)
 
     def _source(self, file: EventFile) -> dict[str, object]:

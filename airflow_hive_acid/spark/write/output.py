@@ -66,12 +66,20 @@ class Staging:
         inside = [destination.partition] if destination.partition else []
         return paths.join(self.root, "data", *inside, destination.name)
 
-    def final_name(self, destination: Destination, name: str) -> str:
-        """Where a file of a directory is uploaded to."""
+    def places(self, partitions: Sequence[str]) -> list[str | None]:
+        """Where the directories of partitions are whose files are uploaded; None for one whose files go to staging.
+
+        :param partitions: their names; an empty one for a table without partitions.
+        """
         if self.uploads is None:
-            raise AssertionError(f"nothing says where {name} is uploaded to")
-        inside = [destination.partition] if destination.partition else []
-        return self.fs.qualify(paths.join(self.uploads.location, *inside, destination.name, name))
+            return [None] * len(partitions)
+        home, elsewhere = self.fs.qualify(self.uploads.location), frozenset(self.uploads.elsewhere)
+        return [None if name in elsewhere else f"{home}/{name}" if name else home for name in partitions]
+
+    def final_name(self, destination: Destination, bucket: int) -> str | None:
+        """Where the file of a bucket is uploaded to; None when it goes to staging."""
+        (place,) = self.places([destination.partition])
+        return None if place is None else f"{place}/{destination.name}/{bucket_file_name(bucket)}"
 
     @property
     def renames_by_copies(self) -> bool:
@@ -194,7 +202,7 @@ def arrange(staging: Staging, files: Iterable[FinishedFile], label: str) -> list
 
 def _require_final_name(staging: Staging, file: FinishedFile) -> None:
     """The jar makes names of partitions itself; what publishing ends is the upload of the name that it knows."""
-    expected = staging.final_name(file.destination, bucket_file_name(file.bucket))
+    expected = staging.final_name(file.destination, file.bucket)
     if file.uri != expected:
         raise JobFailedError(f"a task uploads {file.uri}, which belongs to {expected}; nothing is published")
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.spark.write.output import Staging
 
 _FORMAT = "hiveacid.write.Sink"
+MOST_PLACES = 10_000
+"""Each task of a change is told so many partitions; with more, files go to staging."""
 _SIMPLE = (
     T.BooleanType,
     T.ByteType,
@@ -73,6 +75,21 @@ class FinalNames(NamedTuple):
     directory: str
 
 
+class ChangeNames(NamedTuple):
+    """What the final names of the files of changed rows are made of, for ``ChangeNames`` of the jar.
+
+    :param deletes: name of the directory of delete events.
+    :param inserts: name of the directory of the new rows, None where rows are only deleted.
+    :param partitions: names of the partitions, by their ordinals.
+    :param shared: groups that several tasks write: what a task has of them is no whole file.
+    """
+
+    deletes: str
+    inserts: str | None
+    partitions: tuple[str, ...]
+    shared: tuple[int, ...]
+
+
 class Changes(NamedTuple):
     """What a write of changes has left.
 
@@ -115,18 +132,26 @@ class Sink:
         return self._arranged(staging, parts, lambda part: place(part.keys), label)
 
     def write_changes(
-        self, staging: Staging, rows: DataFrame, place: Callable[[Part], Destination], label: str, **options: int | str
+        self,
+        staging: Staging,
+        rows: DataFrame,
+        place: Callable[[Part], Destination],
+        label: str,
+        names: ChangeNames,
+        **options: int | str,
     ) -> Changes:
         """Write delete events, and insert events beside them where rows are changed.
 
         :param rows: group, identity, action, where there are inserts the columns then, for a MERGE the number of the
             source row; a group is one task's, whose rows are sorted by group and identity.
         :param place: from a file, whose key is the ordinal of its partition, to where it belongs.
+        :param names: of the files, if they can be uploaded under them.
         :param options: ``writeId``, ``statementId`` of the inserts if any, ``buckets``, ``matched``.
         """
         name = str(uuid.uuid4())
-        parts = self._save(staging, rows, label, name, mode="change", **options)
-        parts = self._one_per_bucket(rows.sparkSession, staging, parts, label)
+        uploads = _change_names_for_jar(staging, names)
+        parts = self._save(staging, rows, label, name, mode="change", **options, **uploads)
+        parts = self._one_per_bucket(rows.sparkSession, staging, parts, place, label)
 
         def unmatched(source: DataFrame, column: str) -> DataFrame:
             return DataFrame(self._jvm.write.Written.unmatched(source._jdf, column, name), source.sparkSession)
@@ -139,10 +164,19 @@ class Sink:
         rows.write.format(_FORMAT).options(**every).mode("append").save()
         return _parts(self._jvm.write.Written.take(name))
 
-    def _one_per_bucket(self, spark: SparkSession, staging: Staging, parts: Sequence[Part], label: str) -> list[Part]:
+    def _one_per_bucket(
+        self,
+        spark: SparkSession,
+        staging: Staging,
+        parts: Sequence[Part],
+        place: Callable[[Part], Destination],
+        label: str,
+    ) -> list[Part]:
         """One file of delete events for each bucket of a partition: several tasks may have written some.
 
-        Their rows are others, and each is sorted, so merging them costs far less than finding the rows did.
+        Their rows are others, and each is sorted, so merging them costs far less than finding the rows did. Where only
+        one of the tasks that share a bucket had rows of it, its file is small, and giving it its name by a copy is
+        cheaper than a job.
         """
         found: dict[tuple[tuple[str, ...], int], list[Part]] = {}
         for part in parts:
@@ -152,7 +186,12 @@ class Sink:
         if not several:
             return list(parts)
         buckets = [
-            {"bucket": bucket, "files": [{"uri": part.uri} for part in files], "deletes": []}
+            {
+                "bucket": bucket,
+                "files": [{"uri": part.uri} for part in files],
+                "deletes": [],
+                "upload": staging.final_name(place(files[0]), bucket),
+            }
             for (_, bucket), files in several.items()
         ]
         spec = {**self._spec(staging, label), "kind": "deletes", "buckets": buckets}
@@ -166,6 +205,7 @@ class Sink:
         """Merge the files of each bucket into one, large buckets range by range.
 
         :param work: ``kind``, ``highWatermark``, ``hidden`` and ``buckets``, see ``Compaction.Spec`` in the jar.
+        :param destination: where the files belong; their final names are in the buckets, if they are uploaded.
         """
         spec = {**self._spec(staging, label), **work}
         parts = _parts(self._jvm.compact.Compaction.run(spark._jsparkSession, json.dumps(spec)))
@@ -189,6 +229,14 @@ def _names_for_jar(staging: Staging, names: FinalNames) -> dict[str, str]:
         return {}
     location, elsewhere = staging.fs.qualify(staging.uploads.location), staging.uploads.elsewhere
     return {"names": json.dumps({**names._asdict(), "location": location, "elsewhere": elsewhere})}
+
+
+def _change_names_for_jar(staging: Staging, names: ChangeNames) -> dict[str, str]:
+    """The same for changed rows."""
+    if staging.uploads is None or len(names.partitions) > MOST_PLACES:
+        return {}
+    text = {"deletes": names.deletes, "inserts": names.inserts, "shared": names.shared}
+    return {"names": json.dumps({**text, "places": staging.places(names.partitions)})}
 
 
 def _parts(text: str) -> list[Part]:

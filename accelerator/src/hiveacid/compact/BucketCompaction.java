@@ -77,25 +77,18 @@ final class BucketCompaction implements Closeable {
 
   Written.Part run() throws IOException {
     TaskContext context = TaskContext.get();
-    String name = "part-" + context.partitionId() + "-" + context.taskAttemptId() + ".orc";
     for (Events file : deleteFiles) {
       stopIfCancelled(context);
       deletes.add(file);
     }
     if (operation == AcidFile.DELETE && !deletes.isEmpty()) {
-      out = new AcidFile(layout, name, bucket.bucket(), operation);
+      out = file();
       deletes.writeTo(out);
     }
     for (Events next = take(sources); next != null; next = take(sources)) {
       stopIfCancelled(context);
       // Everything before the first event of the others can be copied at once.
       int end = endOfRun(next, open(sources));
-      if (out == null) {
-        out = new AcidFile(layout, name, bucket.bucket(), operation);
-        if (operation == AcidFile.DELETE) {
-          noRow = DeleteEvents.noRow(out);
-        }
-      }
       copy(next, end);
       next.advanceTo(end);
       if (!next.hasEnded()) {
@@ -103,8 +96,15 @@ final class BucketCompaction implements Closeable {
       }
     }
     Written.Part part = out == null || out.rows() == 0 ? null : out.finish(new String[0]);
-    done = true;
+    done = part != null;
     return part;
+  }
+
+  /** Made when there is a row for it: of a bucket whose rows are all deleted nothing is written. */
+  private AcidFile file() throws IOException {
+    TaskContext context = TaskContext.get();
+    String name = "part-" + context.partitionId() + "-" + context.taskAttemptId() + ".orc";
+    return new AcidFile(layout, name, bucket.upload(), bucket.bucket(), operation);
   }
 
   private static void stopIfCancelled(TaskContext context) throws IOException {
@@ -172,6 +172,9 @@ final class BucketCompaction implements Closeable {
     if (size == 0) {
       return;
     }
+    if (out == null) {
+      out = file();
+    }
     VectorizedRowBatch from = events.batch();
     VectorizedRowBatch to = new VectorizedRowBatch(from.cols.length, 0);
     System.arraycopy(from.cols, 0, to.cols, 0, from.cols.length);
@@ -179,6 +182,7 @@ final class BucketCompaction implements Closeable {
       // A row of a base is its insert event; who changed what is over.
       to.cols[4] = from.cols[1];
     } else if (operation == AcidFile.DELETE) {
+      noRow = noRow == null ? DeleteEvents.noRow(out) : noRow;
       to.cols[5] = noRow;
     }
     to.size = size;

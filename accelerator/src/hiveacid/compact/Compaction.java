@@ -9,6 +9,7 @@ import hiveacid.write.Written;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.api.java.JavaSparkContext;
@@ -21,7 +22,8 @@ import org.apache.spark.sql.types.StructType;
  * ever overlap, so they are copied one after the other, and deletes are merged in beside.
  *
  * <p>A large bucket is several tasks, each with a range of its rows and a file of its own; another task puts the stripes
- * of these files into one file, as they are.
+ * of these files into one file, as they are. What is a bucket's file in the end has one writer, so that one may upload it
+ * under its final name.
  */
 public final class Compaction implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -68,7 +70,9 @@ public final class Compaction implements Serializable {
         parts.add(part);
       }
     }
-    return Written.json(Stitching.ofBuckets(context, layout, parts));
+    Map<Integer, String> uploads = new HashMap<>();
+    spec.buckets().forEach(bucket -> uploads.put(bucket.bucket(), bucket.upload()));
+    return Written.json(Stitching.ofBuckets(context, layout, parts, uploads));
   }
 
   /**

@@ -9,6 +9,8 @@ import java.util.List;
  * @param files with its events
  * @param deletes with the events to be applied to them
  * @param tasks how many may work on it, each on a range of rows; up to 1 for one
+ * @param upload final name of its file, under which it is uploaded; null: it goes to staging
  */
-public record CompactionBucket(int bucket, List<CompactionFile> files, List<CompactionFile> deletes, int tasks)
+public record CompactionBucket(
+    int bucket, List<CompactionFile> files, List<CompactionFile> deletes, int tasks, String upload)
     implements Serializable {}

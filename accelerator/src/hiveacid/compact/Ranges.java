@@ -31,7 +31,10 @@ final class Ranges {
     this.conf = conf;
   }
 
-  /** The ranges of a bucket, in their order; one when it cannot be divided. */
+  /**
+   * The ranges of a bucket, in their order; one when it cannot be divided. Files of ranges go to staging, to be put
+   * together.
+   */
   static List<CompactionBucket> divide(CompactionBucket bucket, Configuration conf) throws IOException {
     return new Ranges(conf).divided(bucket);
   }
@@ -47,7 +50,7 @@ final class Ranges {
     List<List<CompactionFile>> ofDeletes = cut(deletes, cuts);
     List<CompactionBucket> ranges = new ArrayList<>();
     for (int i = 0; i <= cuts.size(); i++) {
-      ranges.add(new CompactionBucket(bucket.bucket(), ofFiles.get(i), ofDeletes.get(i), 1));
+      ranges.add(new CompactionBucket(bucket.bucket(), ofFiles.get(i), ofDeletes.get(i), 1, null));
     }
     return ranges;
   }

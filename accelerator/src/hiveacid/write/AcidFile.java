@@ -39,11 +39,13 @@ public final class AcidFile implements Closeable {
   private boolean closed;
 
   /**
+   * @param name in staging
+   * @param upload final name, under which it is uploaded instead; null where it goes to staging
    * @param bucket number of the file's bucket; every row must carry it
    * @param operation of all rows: {@link #INSERT} or {@link #DELETE}
    */
-  public AcidFile(Layout layout, String name, int bucket, int operation) throws IOException {
-    this(layout, layout.staged(name), bucket, operation);
+  public AcidFile(Layout layout, String name, String upload, int bucket, int operation) throws IOException {
+    this(layout, layout.output(name, upload), bucket, operation);
   }
 
   AcidFile(Layout layout, Output output, int bucket, int operation) throws IOException {

@@ -21,7 +21,8 @@ import org.roaringbitmap.longlong.Roaring64Bitmap;
  * bucket of the task's number. The key of a file is the ordinal of its partition.
  *
  * <p>Options: {@code buckets}, the bucket numbers; {@code writeId}; {@code statementId} of the new rows, absent when rows
- * are only deleted; {@code matched}, whether there are source rows: what they did not match, {@link Written#unmatched} tells.
+ * are only deleted; {@code matched}, whether there are source rows: what they did not match, {@link Written#unmatched}
+ * tells; {@code names}, the {@link ChangeNames}, where files are uploaded under their final names.
  */
 final class ChangeWriter implements DataWriter<InternalRow> {
   /** What becomes of a row: nothing (it only counts as a match), or one of these. */
@@ -32,6 +33,7 @@ final class ChangeWriter implements DataWriter<InternalRow> {
   private static final int FIRST_COLUMN = 5;
 
   private final Layout layout;
+  private final ChangeNames names;
   private final Fill[] columns;
   private final int[] buckets;
   private final long writeId;
@@ -50,8 +52,10 @@ final class ChangeWriter implements DataWriter<InternalRow> {
   private int times;
 
   private ChangeWriter(
-      Layout layout, int[] buckets, long writeId, int statementId, boolean matched, int task, String prefix) {
+      Layout layout, ChangeNames names, int[] buckets, long writeId, int statementId, boolean matched, int task,
+      String prefix) {
     this.layout = layout;
+    this.names = names;
     this.columns = Fill.of(layout.row);
     this.buckets = buckets;
     this.writeId = writeId;
@@ -66,8 +70,9 @@ final class ChangeWriter implements DataWriter<InternalRow> {
     long writeId = options.getLong("writeId", 0);
     int statementId = options.getInt("statementId", -1);
     boolean matched = options.getBoolean("matched", false);
+    ChangeNames names = ChangeNames.of(options.get("names"));
     return (task, attempt) ->
-        new ChangeWriter(layout, buckets, writeId, statementId, matched, task, "part-" + task + "-" + attempt);
+        new ChangeWriter(layout, names, buckets, writeId, statementId, matched, task, "part-" + task + "-" + attempt);
   }
 
   @Override
@@ -90,13 +95,15 @@ final class ChangeWriter implements DataWriter<InternalRow> {
     int action = row.getInt(ACTION);
     if (action == DELETED || action == CHANGED) {
       if (deletes == null) {
-        deletes = new DeleteFile(layout, prefix + "-" + group + ".orc", buckets[group % buckets.length], writeId);
+        int bucket = buckets[group % buckets.length];
+        Output output = layout.output(prefix + "-" + group + ".orc", names.ofDeletes(partition, group, bucket));
+        deletes = new DeleteFile(layout, output, bucket, writeId);
       }
       deletes.add(rowWriteId, rowBucket, rowNumber);
     }
     if (action == CHANGED) {
       if (inserts == null) {
-        Output output = layout.staged(prefix + "-new-" + partition + ".orc");
+        Output output = layout.output(prefix + "-new-" + partition + ".orc", names.ofInserts(partition, task));
         inserts = new InsertFile(layout, columns, output, task, statementId, writeId);
       }
       inserts.add(row, FIRST_COLUMN);

@@ -17,9 +17,9 @@ final class DeleteFile {
   private long lastNumber;
 
   /** @param writeId of the statement that deletes */
-  DeleteFile(Layout layout, String name, int bucket, long writeId) throws IOException {
+  DeleteFile(Layout layout, Output output, int bucket, long writeId) throws IOException {
     this.writeId = writeId;
-    file = new AcidFile(layout, name, bucket, AcidFile.DELETE);
+    file = new AcidFile(layout, output, bucket, AcidFile.DELETE);
     batch = file.newBatch();
     writeIds = ((LongColumnVector) batch.cols[1]).vector;
     buckets = ((LongColumnVector) batch.cols[2]).vector;

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.Serializable;
 import java.util.Set;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 
 /**
@@ -28,12 +27,17 @@ record FinalNames(String location, String[] columns, String[] values, String dir
     }
   }
 
+  /** The final name of a bucket's file. */
+  static String of(String place, String directory, int bucket) {
+    return String.format("%s/%s/bucket_%05d", place, directory, bucket);
+  }
+
   /**
    * The final name of a file, or null where it is not known here.
    *
    * @param keys values of the other partition columns
    */
-  Path of(String[] keys, int bucket) {
+  String of(String[] keys, int bucket) {
     StringBuilder partition = new StringBuilder();
     int next = 0;
     for (int i = 0; i < columns.length; i++) {
@@ -44,6 +48,6 @@ record FinalNames(String location, String[] columns, String[] values, String dir
       return null;
     }
     String place = columns.length == 0 ? location : location + "/" + partition;
-    return new Path(String.format("%s/%s/bucket_%05d", place, directory, bucket));
+    return of(place, directory, bucket);
   }
 }

@@ -4,7 +4,6 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
@@ -77,11 +76,8 @@ final class InsertWriter implements DataWriter<InternalRow> {
     for (int i = 0; i < keys; i++) {
       current[i] = row.getUTF8String(columns.length + i).clone();
     }
-    Path known = names == null ? null : names.of(texts(), bucket);
-    Output output =
-        known == null
-            ? layout.staged(prefix + "-" + parts.size() + ".orc")
-            : new UploadOutput(known, layout.conf());
+    String known = names == null ? null : names.of(texts(), bucket);
+    Output output = layout.output(prefix + "-" + parts.size() + ".orc", known);
     file = new InsertFile(layout, columns, output, bucket, statementId, writeId);
   }
 

@@ -103,8 +103,14 @@ public final class Layout implements Serializable {
     return new Path(directory, name);
   }
 
-  Output staged(String name) {
-    return new StagedOutput(file(name), this);
+  /**
+   * Where a file goes.
+   *
+   * @param name in staging
+   * @param upload final name, under which it is uploaded instead, or null
+   */
+  Output output(String name, String upload) throws IOException {
+    return upload == null ? new StagedOutput(file(name), this) : new UploadOutput(new Path(upload), conf());
   }
 
   /** Remove a finished file of this write, or its upload. */

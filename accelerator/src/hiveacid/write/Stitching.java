@@ -26,6 +26,9 @@ public final class Stitching implements Serializable {
   private static final long serialVersionUID = 1L;
   private final Layout layout;
 
+  /** Files of a bucket, in the order of their rows. */
+  private record Ranges(ArrayList<Written.Part> parts, String upload) implements Serializable {}
+
   private Stitching(Layout layout) {
     this.layout = layout;
   }
@@ -34,27 +37,32 @@ public final class Stitching implements Serializable {
    * One file for each bucket.
    *
    * @param parts files of one directory; those of a bucket follow each other in the order of their rows
+   * @param uploads final names of the buckets' files, under which they are uploaded; null for one that goes to staging
    */
-  public static List<Written.Part> ofBuckets(JavaSparkContext context, Layout layout, List<Written.Part> parts)
+  public static List<Written.Part> ofBuckets(
+      JavaSparkContext context, Layout layout, List<Written.Part> parts, Map<Integer, String> uploads)
       throws IOException {
     Map<Integer, ArrayList<Written.Part>> buckets = new TreeMap<>();
     for (Written.Part part : parts) {
       buckets.computeIfAbsent(part.bucket(), bucket -> new ArrayList<>()).add(part);
     }
     List<Written.Part> whole = new ArrayList<>();
-    List<ArrayList<Written.Part>> several = new ArrayList<>();
+    List<Ranges> several = new ArrayList<>();
     for (ArrayList<Written.Part> bucket : buckets.values()) {
-      if (bucket.size() == 1) {
-        whole.add(bucket.get(0));
+      Written.Part first = bucket.get(0);
+      String upload = uploads.get(first.bucket());
+      // Of a bucket that was divided one range may have all its rows: that file lies in staging as well.
+      if (bucket.size() == 1 && (upload == null || !first.upload().isEmpty())) {
+        whole.add(first);
       } else {
-        several.add(bucket);
+        several.add(new Ranges(bucket, upload));
       }
     }
     if (!several.isEmpty()) {
       Stitching stitching = new Stitching(layout);
       whole.addAll(context.parallelize(several, several.size()).map(stitching::task).collect());
-      for (List<Written.Part> bucket : several) {
-        for (Written.Part part : bucket) {
+      for (Ranges bucket : several) {
+        for (Written.Part part : bucket.parts()) {
           layout.delete(part.file());
         }
       }
@@ -62,22 +70,24 @@ public final class Stitching implements Serializable {
     return whole;
   }
 
-  private Written.Part task(ArrayList<Written.Part> parts) throws IOException {
+  private Written.Part task(Ranges bucket) throws IOException {
     TaskContext context = TaskContext.get();
-    Path path = layout.file("whole-" + context.partitionId() + "-" + context.taskAttemptId() + ".orc");
+    String name = "whole-" + context.partitionId() + "-" + context.taskAttemptId() + ".orc";
+    Output output = layout.output(name, bucket.upload());
     try {
-      return stitched(path, parts);
+      return stitched(output, bucket.parts());
     } catch (IOException | RuntimeException failure) {
-      layout.delete(path.toString());
+      output.discard();
       throw failure;
     }
   }
 
-  private Written.Part stitched(Path path, List<Written.Part> parts) throws IOException {
+  private Written.Part stitched(Output output, List<Written.Part> parts) throws IOException {
+    Path path = output.path();
     Written.Part first = parts.get(0);
     long rows = 0;
     StringBuilder keyIndex = new StringBuilder();
-    try (Writer writer = OrcFile.createWriter(path, layout.options())) {
+    try (Writer writer = OrcFile.createWriter(path, layout.options().fileSystem(output.files()))) {
       OrcUtils.addSparkVersionMetadata(writer);
       Written.Part before = null;
       for (Written.Part part : parts) {
@@ -97,7 +107,8 @@ public final class Stitching implements Serializable {
     }
     Key last = parts.get(parts.size() - 1).last();
     return new Written.Part(
-        path.toString(), first.bucket(), first.operation(), rows, layout.size(path), first.keys(), first.first(), last, "");
+        path.toString(), first.bucket(), first.operation(), rows, output.size(), first.keys(), first.first(), last,
+        output.upload());
   }
 
   /** Append the stripes of a file, and what its footer says about their last keys. */

@@ -1,0 +1,84 @@
+"""Which jobs may upload files under their final names, and why not."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_hive_acid.filesystem.s3_uploads import SETTING
+from airflow_hive_acid.format.jobs import PartitionRef, Uploads
+from airflow_hive_acid.maintenance.warehouse.uploads import (
+    MOST_ELSEWHERE,
+    names_elsewhere,
+    naming,
+    uploads_of_job,
+)
+from airflow_hive_acid.settings import Settings, Source
+
+
+def table(location="s3a://bucket/w/t", **more):
+    return SimpleNamespace(**{"location": location, "is_transactional": True, "is_insert_only": False, **more})
+
+
+def found(*elsewhere, of=None, kind="insert", way="parts"):
+    return uploads_of_job(of or table(), kind, way, lambda most: list(elsewhere)[:most])
+
+
+def test_new_and_changed_rows_and_what_compactions_merge_are_uploaded():
+    kinds = ("insert", "update", "delete", "merge", "minor", "major")
+    assert [found(kind=kind) for kind in kinds] == [Uploads("s3a://bucket/w/t")] * 6
+    assert found(kind="rebalance") is None
+
+
+def test_only_full_tables_on_s3_are_uploaded_to():
+    others = [table(f"{scheme}://bucket/w/t") for scheme in ("gs", "abfs", "hdfs", "file")]
+    others += [table(is_transactional=False), table(is_insert_only=True)]
+    assert [found(of=other) for other in others] == [None] * 6
+
+
+def test_partitions_that_lie_elsewhere_are_named_unless_they_are_too_many():
+    assert found("p=1", "p=2") == Uploads("s3a://bucket/w/t", ("p=1", "p=2"))
+    names = [f"p={i}" for i in range(MOST_ELSEWHERE + 1)]
+    assert len(found(*names[1:]).elsewhere) == MOST_ELSEWHERE
+    assert found(*names) is None
+
+
+def test_a_partition_lies_elsewhere_when_its_place_is_not_what_its_name_says():
+    places = {
+        "p=1": "s3a://bucket/w/t/p=1/",
+        "p=2": "s3a://bucket/w/t/p=02",
+        "p=3": "s3a://bucket/far",
+        "": "s3a://b/t",
+    }
+    refs = [PartitionRef(name, location) for name, location in places.items()]
+    assert names_elsewhere(table("s3a://bucket/w/t/"), refs) == ["p=2", "p=3"]
+
+
+@pytest.mark.setting("hive.acid.spark.s3.uploads")
+def test_the_setting_keeps_the_copy():
+    assert Settings().string(SETTING) == "parts"
+    chosen = Settings({Source.REQUEST: {"hive.acid.spark.s3.uploads": "copy"}})
+    assert found(way=chosen.string(SETTING)) is None
+
+
+@pytest.mark.parametrize(
+    ("of", "kind", "way", "why"),
+    [
+        (
+            table("gs://bucket/w/t"),
+            "insert",
+            "parts",
+            "only files on S3 are uploaded under their names, and this is gs",
+        ),
+        (table(), "update", "copy", "hive.acid.spark.s3.uploads is copy"),
+        (table(is_insert_only=True), "insert", "parts", "the table is insert-only"),
+        (table(is_transactional=False), "insert", "parts", "the table is without transactions"),
+        (table(), "rebalance", "parts", "Spark's own writer writes the files of a rebalance"),
+    ],
+)
+def test_why_files_are_copied_is_said(of, kind, way, why):
+    assert naming(of, kind, way) == (False, why)
+
+
+def test_where_a_rename_costs_nothing_nothing_is_said():
+    assert [naming(table(f"{scheme}://host/w/t"), "insert", "parts") for scheme in ("hdfs", "file")] == [None] * 2
+    assert naming(table(), "delete", "parts").uploads
