@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .oracle import oracle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Row = tuple[Any, ...]
 STATEMENT_SECONDS = 180
@@ -61,10 +61,18 @@ class Hive:
     :param metastore_url: SQLAlchemy URL of a PostgreSQL database that holds a metastore schema.
     :param warehouse: warehouse directory; a database ``d`` gets ``d.db`` in it.
     :param settings: of Hive, for example ``oracle.NOTIFICATIONS``: it writes no events otherwise.
+    :param jars: what it needs beyond its own, for a storage of its warehouse.
     """
 
-    def __init__(self, metastore_url: str, warehouse: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        metastore_url: str,
+        warehouse: Path,
+        settings: Mapping[str, str] | None = None,
+        jars: Sequence[Path] = (),
+    ) -> None:
         self.settings = dict(settings or {})
+        self.jars = tuple(jars)
         self.metastore_url = metastore_url
         self.warehouse = warehouse
         self._scratch = tempfile.TemporaryDirectory(prefix="hive-oracle-")
@@ -80,8 +88,9 @@ class Hive:
         output = oracle.build()
         self.warehouse.mkdir(parents=True, exist_ok=True)
         command = oracle.hive_command(
-            oracle.jdbc_url(self.metastore_url), self.warehouse, Path(self._scratch.name), output, self.settings
-        )
+            oracle.jdbc_url(self.metastore_url), self.warehouse, Path(self._scratch.name), output, self.settings,
+            self.jars,
+        )  # fmt: skip
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._scratch.name

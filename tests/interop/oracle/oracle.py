@@ -118,11 +118,17 @@ def verbs_command(jdbc_url: str, tables: int, output: Path = OUTPUT) -> list[str
 
 
 def hive_command(
-    jdbc_url: str, warehouse: Path, scratch: Path, output: Path = OUTPUT, settings: Mapping[str, str] | None = None
+    jdbc_url: str,
+    warehouse: Path,
+    scratch: Path,
+    output: Path = OUTPUT,
+    settings: Mapping[str, str] | None = None,
+    jars: Sequence[Path] = (),
 ) -> list[str]:
     """The command that starts :file:`java/oracle/HiveProcess.java`.
 
     :param settings: of Hive, beyond those of :file:`conf/hive-site.xml`.
+    :param jars: beyond its own.
 
     The first run leaves an archive of the classes it loaded, from which later ones start in half the time.
     """
@@ -143,7 +149,8 @@ def hive_command(
         "-Dlog4j.shutdownHookEnabled=false",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
         "-cp",
-        f"{output / 'oracle.jar'}{os.pathsep}{output / 'lib'}/*",  # jars only: an archive cannot hold directories
+        # Jars only: an archive cannot hold directories.
+        os.pathsep.join([str(output / "oracle.jar"), f"{output / 'lib'}/*", *map(str, jars)]),
         "oracle.HiveProcess",
         jdbc_url,
         str(warehouse),
