@@ -37,8 +37,10 @@ def volume(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def launcher(volume: Path, tmp_path: Path) -> Callable[..., SparkSubmitLauncher]:
+def launcher(volume: Path, tmp_path: Path, monkeypatch: Any) -> Callable[..., SparkSubmitLauncher]:
     """Make launchers of one cluster: ``launcher(cluster, deploy_mode)``."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):  # they would go along, and other tests set them
+        monkeypatch.delenv(name, raising=False)
     jar = tmp_path / "accelerator.jar"
     jar.write_bytes(b"PK\5\6" + bytes(18))
 

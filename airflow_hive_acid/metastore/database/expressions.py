@@ -33,6 +33,43 @@ def _(element: bytewise, compiler: Any, **options: Any) -> str:
     return str(compiler.process(element.clauses, **options))
 
 
+class if_number(FunctionElement[str]):
+    """A text; NULL instead of one that is no number where a cast of it would be an error."""
+
+    type = sa.String()
+    inherit_cache = True
+
+
+@compiles(if_number)
+def _(element: if_number, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.clauses, **options))
+
+
+class as_whole(FunctionElement[int]):
+    """A text as a whole number."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(as_whole)
+def _(element: as_whole, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(sa.cast(next(iter(element.clauses)), sa.BigInteger()), **options))
+
+
+class as_decimal(FunctionElement[Any]):
+    """A text as a decimal."""
+
+    #: Room for every decimal of 38 digits that is compared with another; MySQL has no wider one.
+    type = sa.Numeric(65, 27)
+    inherit_cache = True
+
+
+@compiles(as_decimal)
+def _(element: as_decimal, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(sa.cast(next(iter(element.clauses)), as_decimal.type), **options))
+
+
 class as_double(FunctionElement[float]):
     """A text as a double."""
 

@@ -41,6 +41,11 @@ LATE = 1 << 42
 """Milliseconds, in the year 2109: a heartbeat behind it is none of a process."""
 
 
+def target_of(table: str) -> str:
+    """Each table has its own: what one was handed over to takes no other."""
+    return f"{TARGET}_{table.replace('.', '_')}"
+
+
 class CountedJob(MirrorJob):
     """Its jobs are effects."""
 
@@ -58,8 +63,8 @@ def process(engine: Engine, client: MetastoreClient, metastore_url: str, monkeyp
                 # They would come at a random moment, in a thread that no kill ends.
                 own.heartbeats._beat = lambda txn_id: None  # type: ignore[method-assign]
                 with Engine(own, CountedJob(), engine._context.warehouse, agent_info="victim") as victim:
-                    if is_left(own, action, table, TARGET):
-                        DO[action](own, lambda: contextlib.nullcontext(victim), table, TARGET)
+                    if is_left(own, action, table, target_of(table)):
+                        DO[action](own, lambda: contextlib.nullcontext(victim), table, target_of(table))
 
         return Process(run, stop)
 
@@ -87,17 +92,17 @@ def mirrored(engine: Engine, client: MetastoreClient, table: str) -> None:
     """A table with a row, and its mirror."""
     engine.run(f"CREATE TABLE {table} (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
     write(engine, table)
-    run_mirror(client, lambda: contextlib.nullcontext(engine), table, TARGET, key=["a"])
+    run_mirror(client, lambda: contextlib.nullcontext(engine), table, target_of(table), key=["a"])
 
 
 def is_handed_over(client: MetastoreClient, engine: Engine, table: str) -> bool:
     """Whether it is; a writer, the record and the lock say the same."""
     locks = [row for row in client.show_locks(table) if row.type is LockType.EXCL_WRITE]
-    if client.mirrors.find(table, TARGET).primary is None:
+    if client.mirrors.find(table, target_of(table)).primary is None:
         assert locks == []
         write(engine, table)
         return False
-    assert [row.agent_info for row in locks] == [f"handed over to {TARGET}"]
+    assert [row.agent_info for row in locks] == [f"handed over to {target_of(table)}"]
     with pytest.raises(HandedOverError):
         write(engine, table)
     return True
@@ -112,7 +117,7 @@ def test_a_move_of_the_primary_that_is_killed_anywhere_is_ended_by_its_next_try(
         table = f"w.t{stop}"
         mirrored(engine, client, table)
         if action == TAKE_BACK:
-            cut_over(client, lambda: contextlib.nullcontext(engine), table, TARGET)
+            cut_over(client, lambda: contextlib.nullcontext(engine), table, target_of(table))
         first = process(action, table, stop)
         first.start()
         where = f"{action}, killed in front of effect {stop}, behind {first.done[-3:]}"
@@ -124,7 +129,7 @@ def test_a_move_of_the_primary_that_is_killed_anywhere_is_ended_by_its_next_try(
         assert second.failure is None, (where, second.failure)
         assert is_handed_over(client, engine, table) == (action == CUT_OVER), where
         said = client.catalog.get_table(table).properties.get("hive.acid.primary")
-        assert said == (TARGET if action == CUT_OVER else None), where
+        assert said == (target_of(table) if action == CUT_OVER else None), where
         assert client.leases.list_lease() == [], where
         if not first.stopped:
             break
@@ -139,7 +144,7 @@ def test_a_table_whose_dropping_is_killed_anywhere_is_gone_after_the_next_try(
     for stop in range(1, 100):
         table = f"w.t{stop}"
         mirrored(engine, client, table)
-        cut_over(client, lambda: contextlib.nullcontext(engine), table, TARGET)
+        cut_over(client, lambda: contextlib.nullcontext(engine), table, target_of(table))
         first = process(RETIRE, table, stop)
         first.start()
         where = f"retire, killed in front of effect {stop}, behind {first.done[-3:]}"

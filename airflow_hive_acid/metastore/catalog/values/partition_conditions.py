@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy import and_, case, cast, or_
+from sqlalchemy import and_, case, or_
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.database.database import chunks
-from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
+from airflow_hive_acid.metastore.database.expressions import as_decimal, as_double, as_whole, bytewise, if_number
 from airflow_hive_acid.metastore.names.objects import shorten
 from airflow_hive_acid.metastore.names.partition_values import is_char, stored_char
 
@@ -39,8 +39,6 @@ MAX_PARTS = 500
 """Comparisons of one condition; SQLite takes a thousand terms in all."""
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FLOATS = frozenset({"float", "double"})
-_DECIMAL = sa.Numeric(65, 27)
-"""Room for every decimal of 38 digits that is compared with another; MySQL has no wider one."""
 
 
 class Condition:
@@ -181,7 +179,7 @@ def _comparable(column: Column, text: Any) -> sa.ColumnElement[Any]:
         return bytewise(sa.func.rtrim(text))  # with the blanks of a Hive, or of an earlier version of this package
     if is_text(column):
         return bytewise(text)
-    return case((text == DEFAULT_PARTITION, sa.null()), else_=_number_of(column, text))
+    return case((text == DEFAULT_PARTITION, sa.null()), else_=_number_of(column, if_number(text)))
 
 
 def _literal(column: Column, value: Value) -> sa.ColumnElement[Any]:
@@ -198,7 +196,7 @@ def is_text(column: Column) -> bool:
 def _number_of(column: Column, text: Any) -> sa.ColumnElement[Any]:
     if column.type in _FLOATS:
         return as_double(text)
-    return cast(text, sa.BigInteger() if column.type in _WHOLE else _DECIMAL)
+    return as_whole(text) if column.type in _WHOLE else as_decimal(text)
 
 
 def value_text(column: Column, value: Value) -> str:

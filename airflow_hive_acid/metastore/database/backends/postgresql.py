@@ -33,7 +33,14 @@ from airflow_hive_acid.metastore.database.clock import (
     statement_ms,
 )
 from airflow_hive_acid.metastore.database.connections import KeptConnections
-from airflow_hive_acid.metastore.database.expressions import bytewise, halt_if, within_ranges
+from airflow_hive_acid.metastore.database.expressions import (
+    as_decimal,
+    as_whole,
+    bytewise,
+    halt_if,
+    if_number,
+    within_ranges,
+)
 from airflow_hive_acid.metastore.database.layouts import find_layout, layout_tag
 
 if TYPE_CHECKING:
@@ -243,6 +250,28 @@ def _compiled(connection: Connection, statement: Executable) -> pipeline.ServerS
 @compiles(bytewise, "postgresql")
 def _(element: bytewise, compiler: Any, **options: Any) -> str:
     return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
+
+
+# A CAST of a text that is no number is an error here, and the values of partitions of all tables stand in one column:
+# the planner may look at those of others before it looks whose they are. What passes is inside of a double's range.
+_NUMBER = (
+    "^[+-]?([0-9]{1,38}([.][0-9]*)?([eE][+-]?[0-9]{1,2})?|[.][0-9]+"
+    "|[0-9]([.][0-9]*)?[eE]([+]?([12][0-9]{2}|30[0-7])|-([12][0-9]{2}|3[01][0-9]))"
+    "|1([.][0-7][0-9]*)?[eE][+]?308|NaN|Infinity)$"
+)
+
+
+@compiles(if_number, "postgresql")
+def _(element: if_number, compiler: Any, **options: Any) -> str:
+    text = compiler.process(element.clauses, **options)
+    return f"CASE WHEN {text} ~ '{_NUMBER}' THEN {text} END"
+
+
+@compiles(as_whole, "postgresql")
+@compiles(as_decimal, "postgresql")
+def _(element: as_whole | as_decimal, compiler: Any, **options: Any) -> str:
+    # As large as its text; BIGINT has no room for all that another table may hold.
+    return f"CAST({compiler.process(element.clauses, **options)} AS NUMERIC)"
 
 
 @compiles(halt_if, "postgresql")

@@ -92,6 +92,37 @@ def test_every_type_compares_as_itself(
     assert found(catalog, condition, "default.k") == expected
 
 
+LARGEST, DEEPEST = str((1 << 63) - 1), str(-(1 << 63))
+NO_NUMBERS = ["a", "", " ", "1a", "-", ".", "1e", "9" * 44, "1e999", "1e-999", "0x1", "٣"]
+
+
+@pytest.mark.parametrize(
+    ("type_text", "values", "condition"),
+    [
+        ("bigint", [LARGEST, "7", "10"], Compare("k", ">=", 7)),
+        ("bigint", [DEEPEST, "-8"], Compare("k", "<", -7)),
+        ("decimal(38,0)", ["9" * 38, "7.", "7.5"], Between("k", 7, "9" * 38)),
+        ("double", ["1.7976931348623157E308", "1e300", "7.25", "2.5E-307", "4.9E-319", "1E+3", ".5", "12e3"],
+         Compare("k", ">", 0)),
+        ("float", ["3.4028235E38", "1.4E-45"], Compare("k", ">", 0)),
+    ],
+)  # fmt: skip
+def test_texts_of_other_tables_and_texts_that_are_no_numbers_are_in_nobodys_way(
+    catalog: Catalog, client: MetastoreClient, type_text: str, values: list[str], condition: Any
+) -> None:
+    """Values of all tables stand in one column, and PostgreSQL may look at those of others first."""
+    catalog.create_table(TableDefinition("default", "texts", ID, (Column("k", "string"),)))
+    texts = [t for t in NO_NUMBERS if t.isascii() or not client.database.backend.latin1]
+    catalog.add_partitions("default.texts", [(text,) for text in texts])
+    catalog.create_table(TableDefinition("default", "k", ID, (Column("k", type_text),)))
+    catalog.add_partitions("default.k", [(value,) for value in [*values, "-99"]])
+    with client.database.transaction() as connection:  # as an older Hive lets it stand
+        stored = PARTITION_KEY_VALS.c.PART_KEY_VAL
+        connection.execute(sa.update(PARTITION_KEY_VALS).where(stored == "-99").values(PART_KEY_VAL="a"))
+    assert {*values} <= {partition.values[-1] for partition in catalog.list_partitions("default.k")}
+    assert {*values} == found(catalog, condition, "default.k") - {"-99"}
+
+
 def test_conditions_on_several_columns_combine(catalog: Catalog) -> None:
     catalog.create_table(TableDefinition("default", "p", ID, (Column("ds", "string"), Column("h", "int"))))
     catalog.add_partitions("default.p", [(ds, str(h)) for ds in ("a", "b") for h in range(12)])

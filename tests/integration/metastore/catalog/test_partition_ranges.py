@@ -69,9 +69,12 @@ def make_tables(client: MetastoreClient) -> list[str]:
         client.catalog.add_partitions(names[-1], sorted(named))
     with client.database.transaction() as connection:
         for written, stored in SPELLED.items():
-            for column in (PARTITIONS.c.PART_NAME, PARTITION_KEY_VALS.c.PART_KEY_VAL):
+            # A sign and its digits stand in names alone.
+            values = [] if "%" in written else [PARTITION_KEY_VALS.c.PART_KEY_VAL]
+            for column in (PARTITIONS.c.PART_NAME, *values):
                 changed = {column.name: sa.func.replace(column, written, stored)}
-                connection.execute(sa.update(column.table).where(column.contains(written)).values(changed))
+                having = column.contains(written, autoescape=True)
+                connection.execute(sa.update(column.table).where(having).values(changed))
     return names
 
 

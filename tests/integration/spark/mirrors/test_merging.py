@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, MirrorKeyError
 from airflow_hive_acid.format.jobs import Column, PartitionRef, TableSnapshot
-from airflow_hive_acid.format.mirrors import MirrorTarget, SourceTable, TargetFormat
+from airflow_hive_acid.format.mirrors import MirrorTarget, SourceTable, TargetFormat, made_since
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.mirrors.checksums import differences
@@ -124,19 +124,19 @@ def test_partitions_are_compared_by_their_values(spark: SparkSession) -> None:
     )
     listed = ("p=2026-01-01/q=07", "p=2026-01-02/q=1", "p=2026-01-03/q=1", "p=__HIVE_DEFAULT_PARTITION__/q=2")
     ids = dict(zip(listed, (1, 9, 10, 3), strict=True))
-    before = SourceTable("w.t", 1, (), (), 5, "", newest_partition=5)
+    made = made_since(SourceTable("w.t", 1, (), (), 5, "", newest_partition=5), ids, dict.fromkeys(ids, 3))
     there = rows(
         spark,
         "(1, DATE '2026-01-01', 7), (2, DATE '2026-01-02', 1), (3, DATE '2025-12-31', 1), (4, null, 2), (5, null, 8)",
         "id, p, q",
     )
-    found = changed_partitions(spark, snapshot(partitions=listed), there, columns, ids, before)
+    found = changed_partitions(spark, snapshot(partitions=listed), there, columns, made)
     assert found.anew == {1, 2}
     assert sorted(row.id for row in found.gone.collect()) == [2, 3, 5]
     same = there.where("id in (1, 4)")
-    kept = changed_partitions(spark, snapshot(partitions=(listed[0], listed[3])), same, columns, ids, before)
+    kept = changed_partitions(spark, snapshot(partitions=(listed[0], listed[3])), same, columns, made)
     assert (kept.anew, kept.gone) == (frozenset(), None)
-    assert changed_partitions(spark, snapshot(), same, by_id(), {}, before).gone is None
+    assert changed_partitions(spark, snapshot(), same, by_id(), ()).gone is None
 
 
 def test_checksums_do_not_depend_on_the_order_and_name_what_differs(spark: SparkSession) -> None:
