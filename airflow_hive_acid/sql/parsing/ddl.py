@@ -99,7 +99,7 @@ def _create_database(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase:
         elif clauses.once("WITH", "DBPROPERTIES"):
             clauses.values["properties"] = properties_in_parentheses(cursor)
         elif cursor.at("MANAGEDLOCATION"):
-            raise cursor.unsupported("MANAGEDLOCATION is not supported; LOCATION sets both")
+            raise cursor.unsupported("MANAGEDLOCATION is said afterwards: ALTER DATABASE … SET MANAGEDLOCATION '…'")
         else:
             cursor.end()
     return CreateDatabase(name, if_not_exists, **clauses.values, **origin)
