@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_hive_acid.filesystem.s3_uploads import SETTING
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import Uploads
 from airflow_hive_acid.format.paths import OBJECT_STORE_SCHEMES, S3_SCHEMES, parse_location
@@ -22,7 +23,6 @@ MOST_ELSEWHERE = 1000
 """So many names of partitions go into a job's spec; of a table with more that lie elsewhere, all files are copied."""
 KINDS = ("insert", "update", "delete", "merge", "minor", "major")
 """Statements and compactions whose files the optional jar writes."""
-_SETTING = "hive.acid.spark.s3.uploads"
 
 
 class Naming(NamedTuple):
@@ -48,13 +48,13 @@ def naming(table: Table, kind: str, way: str) -> Naming | None:
     if scheme not in S3_SCHEMES:
         return Naming(False, f"only files on S3 are uploaded under their names, and this is {scheme}")
     if way == "copy":
-        return Naming(False, f"{_SETTING} is copy")
+        return Naming(False, f"{SETTING} is copy")
     if not table.is_transactional or table.is_insert_only:
         return Naming(False, f"the table is {'insert-only' if table.is_transactional else 'without transactions'}")
     if kind not in KINDS:
         return Naming(False, f"Spark's own writer writes the files of a {kind}")
     unless = "without the optional jar, and in partitions that do not lie where their names say, they are copied"
-    return Naming(True, f"{_SETTING} is {way}; {unless}")
+    return Naming(True, f"{SETTING} is {way}; {unless}")
 
 
 def uploads_of_job(table: Table, kind: str, way: str, find_elsewhere: Callable[[int], list[str]]) -> Uploads | None:

@@ -266,9 +266,11 @@ class _Sync:
         if record.source_id != source.table.id:
             return f"{source.table.qualified_name} was dropped and made again at the source"
         here = places_of(self._target, table) if table.is_partitioned else {}
-        for now, before in renamed_since(self._source, source, record.state_id, record.write_ids, here).items():
-            return f"partition {now} of {source.table.qualified_name} was {before} before, and here it is another one"
-        return None
+        renamed = renamed_since(self._source, source, record.state_id, record.write_ids, here)
+        if not renamed:
+            return None
+        now, before = next(iter(renamed.items()))
+        return f"partition {now} of {source.table.qualified_name} was {before} before, and here it is another one"
 
     def _untouched(self, table: Table, known: ValidWriteIdList, source: SourceTable | None) -> str | None:
         """What others did to a table of the replica, None when nothing."""
