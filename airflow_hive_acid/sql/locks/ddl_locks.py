@@ -212,11 +212,12 @@ def _truncate(
     locks = _on_table(Command.TRUNCATE, table, facts, settings)
     if not facts.is_transactional:
         return locks
+    name = _only_name(facts, partition)
     return [
         PlannedLock(
             LockComponent(
-                table.database, table.name, None, lock.component.type, Operation.UPDATE,
-                dynamic_partitions=bool(facts.partition_columns),
+                table.database, table.name, name, lock.component.type, Operation.UPDATE,
+                dynamic_partitions=bool(facts.partition_columns) and name is None,
             ),
             lock.rule,
         )
@@ -334,3 +335,13 @@ def _on(flag: bool) -> str:
 
 def _flag(flag: bool) -> str:
     return str(flag).lower()
+
+
+def _only_name(facts: TableFacts, given: alter.Partition) -> str | None:
+    """The one name that the catalog can have for a partition; None where several partitions, or spellings, may be meant.
+
+    A CHAR value stands in some names without its blanks, and which of them is there only the catalog knows.
+    """
+    columns = facts.partition_columns
+    complete = bool(columns) and {column for column, _ in given} == {column.name for column in columns}
+    return _name(facts, given) if complete and not any(c.type.startswith("char") for c in columns) else None

@@ -203,9 +203,10 @@ def test_some_of_the_columns_mean_partitions_in_either_spelling(real_engine: Eng
     engine = real_engine
     engine.run("CREATE DATABASE c; USE c; CREATE TABLE p (id INT) PARTITIONED BY (c CHAR(3), d INT) STORED AS ORC")
     client.catalog.add_partitions("c.p", ["c=x/d=1", "c=y/d=1", "c=y/d=2"])
-    client.leases.grab_lease([LeaseObject("c", "p", "c=x")], 60)
+    lease = client.leases.grab_lease([LeaseObject("c", "p", "c=x")], 60)
     assert [row[4] for row in rows(engine, "SHOW LEASE p PARTITION (c = 'x  ')")] == ["c=x"]
     assert rows(engine, "SHOW PARTITIONS p PARTITION (c = 'y')") == [["c=y/d=1"], ["c=y/d=2"]]
+    client.leases.drop_lease(lease)
     engine.run("TRUNCATE TABLE p PARTITION (c = 'y'); ALTER TABLE p DROP PARTITION (c = 'y')", database="c")
     assert [p.name for p in client.catalog.list_partitions("c.p")] == ["c=x/d=1"]
 

@@ -256,6 +256,10 @@ def test_l33_truncate_keeps_writers_out_and_lets_readers_in(table_of: TableOf) -
 
     assert ddl(table_of, "TRUNCATE TABLE t") == ["default.t -> EXCL_WRITE update"]
     assert ddl(table_of, "TRUNCATE TABLE demo.plain") == ["demo.plain -> EXCLUSIVE no_txn"]
+    assert ddl(table_of, "TRUNCATE TABLE demo.days PARTITION (h=1, ds='a')") == [
+        "demo.days.ds=a/h=1 -> EXCL_WRITE update"
+    ]
+    assert ddl(table_of, "TRUNCATE TABLE demo.days PARTITION (ds='a')") == ["demo.days -> EXCL_WRITE update"]
     assert EW not in BLOCKING[SR]
 
 
