@@ -19,7 +19,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import Insert, Select
 from airflow_hive_acid.metastore.database import LockType, Operation
 from airflow_hive_acid.metastore.locks import LockComponent
-from airflow_hive_acid.settings import Settings, Source
+from airflow_hive_acid.settings import Source
 
 
 def names_in(client, table, partition=""):
@@ -99,18 +99,18 @@ def test_truncate_of_partitions_touches_those_that_are_meant(engine, client, fak
         engine.run("TRUNCATE TABLE w.p PARTITION (z='z')")
 
 
-def test_a_truncate_of_one_partition_waits_for_writers_of_that_one_alone(engine, client, fake, warehouse):
+def test_a_truncate_of_one_partition_waits_for_writers_of_that_one_alone(engine, client, fake):
     fake.partitions = [("a",), ("b",)]
     engine.run("INSERT INTO w.p SELECT a, b FROM w.t")
     other = client.open_txn()
     client.lock(LockComponent("w", "p", "k=b", LockType.EXCL_WRITE, Operation.UPDATE), txn_id=other)
     patience = {"hive.lock.numretries": "2", "hive.lock.sleep.between.retries": "10ms"}
-    with Engine(client, fake, warehouse, settings=Settings({Source.REQUEST: patience})) as hasty:
-        hasty.run("TRUNCATE TABLE w.p PARTITION (k='a')")
-        with pytest.raises(LockTimeoutError, match="k=b"):
-            hasty.run("TRUNCATE TABLE w.p PARTITION (k='b')")
-        with pytest.raises(LockTimeoutError, match="k=b"):
-            hasty.run("TRUNCATE TABLE w.p")
+    client.settings = client.settings.with_overrides(Source.REQUEST, patience)
+    engine.run("TRUNCATE TABLE w.p PARTITION (k='a')")
+    with pytest.raises(LockTimeoutError, match="k=b"):
+        engine.run("TRUNCATE TABLE w.p PARTITION (k='b')")
+    with pytest.raises(LockTimeoutError, match=r"for w\.p, last behind"):
+        engine.run("TRUNCATE TABLE w.p")
     assert names_in(client, "w.p", "k=a") == ["base_0000002", "delta_0000001_0000001_0000"]
     assert names_in(client, "w.p", "k=b") == ["delta_0000001_0000001_0000"]
 
