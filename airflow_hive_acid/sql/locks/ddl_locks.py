@@ -338,7 +338,7 @@ def _flag(flag: bool) -> str:
 
 
 def _only_name(facts: TableFacts, given: alter.Partition) -> str | None:
-    """The one name that the catalog can have for a partition; None where several partitions, or spellings, may be meant.
+    """The one name that the catalog can have for a partition; None where several names may be meant.
 
     A CHAR value stands in some names without its blanks, and which of them is there only the catalog knows.
     """
