@@ -196,6 +196,10 @@ def test_of_very_many_partitions_only_those_asked_for_are_read(client: Metastore
             {"PART_ID": i, "PART_KEY_VAL": value, "INTEGER_IDX": index}
             for i, *values in rows for index, value in enumerate(values)
         ])  # fmt: skip
+    if client.database.backend.name == "postgresql":
+        # A server that looked at the tables while these rows were being written takes them for empty, for a minute.
+        with client.database.transaction() as connection:
+            connection.execute(sa.text("ANALYZE"))
     fetched: list[int] = []
     sa.event.listen(client.database.engine, "before_cursor_execute", lambda *_: fetched.append(1))
     assert len(catalog.list_partitions("default.p", Compare("ds", "=", "d007"))) == 100
