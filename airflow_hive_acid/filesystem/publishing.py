@@ -125,19 +125,24 @@ class ManifestDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything one job publishes; recorded before the first rename, checked inside the commit."""
+    """Everything one job publishes; recorded before the first rename, checked inside the commit.
+
+    :param replaces: URIs of directories that earlier jobs of its txn have published, and that make way for its own.
+    """
 
     table: str
     job_id: str
     directories: tuple[ManifestDirectory, ...]
+    replaces: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """As plain values for JSON."""
-        return {
+        document: dict[str, Any] = {
             "table": self.table,
             "job_id": self.job_id,
             "directories": tuple(directory.to_document() for directory in self.directories),
         }
+        return {**document, "replaces": self.replaces} if self.replaces else document
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -152,7 +157,7 @@ class Manifest:
             )
             for d in document["directories"]
         )
-        return cls(document["table"], document["job_id"], directories)
+        return cls(document["table"], document["job_id"], directories, tuple(document.get("replaces", ())))
 
     def without(self, uris: Collection[str]) -> Manifest:
         """The same without some directories."""
@@ -224,20 +229,18 @@ def _take_unnamed(listed: dict[str, dict[str, int]]) -> dict[str, int]:
     return found
 
 
-def publish(
-    filesystem: Filesystem, staging: str, manifest: Manifest, location: str, replaced: Collection[str] = ()
-) -> None:
+def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:
     """Rename every directory of a manifest to its place and remove the staging directory.
 
+    What it replaces makes way first: bases of an INSERT OVERWRITE after which there is another.
+
     :param location: URI of the table directory; nothing outside it is removed.
-    :param replaced: URIs of directories that this transaction has published and that make way for new ones: bases of
-        an INSERT OVERWRITE after which there is another.
     :raises PublishError: when there is something in a place already, or staging is gone (fenced). What was renamed
         before stays: its write id will be aborted and cleaned.
     """
     make_places(filesystem, {d.place for d in manifest.directories}, manifest.table, location)
 
-    numbers = {d.uri: number for number, d in enumerate(manifest.directories) if d.uri in replaced}
+    numbers = {uri: number for number, uri in enumerate(manifest.replaces)}
     if numbers:
         filesystem.make_directory(f"{staging}/{_REPLACED}")
 

@@ -138,7 +138,8 @@ def missing_files(state: AcidState, published: Iterable[tuple[str, Collection[st
         elif not any(
             other.max_write_id >= named.max_write_id
             and (other.kind is DirectoryKind.BASE or other.min_write_id <= named.min_write_id)
-            and (other.kind is DirectoryKind.BASE or other.visibility_txn_id)
+            # A minor compaction of a Hive before version 4 has no txn in its name, but no statement either.
+            and (other.kind is DirectoryKind.BASE or other.visibility_txn_id or other.statement_id is None)
             for other in replaced
         ):
             gone.append(Gone(name, is_file=False))

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.errors import FilesGoneError, JobFailedError
+from airflow_hive_acid.engine.transactions.claims import Once
+from airflow_hive_acid.errors import FilesGoneError, HiveAcidError, JobFailedError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.doctor.doctor import examine_tables
 from airflow_hive_acid.maintenance.doctor.rules import Check
@@ -216,3 +217,27 @@ def test_compactions_refuse_what_is_damaged_and_keep_the_rest(engine, verifying,
         with pytest.raises(JobFailedError, match="the catalog counts 3 rows, the files hold 4"):
             verifying.run(f"ALTER TABLE w.t COMPACT '{kind}' AND WAIT")
     assert [d for d in sorted(d.name for d in place.iterdir()) if not d.startswith("_tmp_")] == before
+
+
+@pytest.mark.rule("R5")
+def test_what_was_undone_or_made_way_in_a_txn_is_not_missed(engine):
+    """A task of a txn is tried again when it has written already; a base of two files makes way for one of one file."""
+    engine.run(f"CREATE DATABASE IF NOT EXISTS w; CREATE TABLE w.t (id INT) STORED AS ORC {FULL}")
+    scope = ("airflow", "dag", "run1", "load.begin", "-1")
+    txn_id = engine.begin_shared({"w.t": "insert"}, Once(scope)).txn_id
+    task = (*scope[:3], "load.t", "-1")
+
+    def work(*statements):
+        with engine.joined(txn_id, task, is_final=lambda _: False):
+            for statement in statements:
+                engine.run(statement)
+
+    with pytest.raises(HiveAcidError, match="on purpose"):
+        work("INSERT INTO w.t VALUES (1)", "INSERT INTO w.t SELECT raise_error('on purpose')")
+    work("INSERT INTO w.t VALUES (1)")
+    engine.commit_shared(txn_id)
+    assert engine.query("SELECT id FROM w.t").rows == [[1]]
+    with engine.begin({"w.t": "overwrite"}) as txn:
+        txn.execute("INSERT OVERWRITE TABLE w.t SELECT /*+ REPARTITION(2, id) */ id FROM VALUES (2), (3) AS v(id)")
+        txn.execute("INSERT OVERWRITE TABLE w.t VALUES (4)")
+    assert engine.query("SELECT id FROM w.t").rows == [[4]]

@@ -333,13 +333,13 @@ class StatementTransaction:
         started = time.monotonic()
         filesystem = context.filesystem
         manifest = read_staging(filesystem, staging, result, target)
+        if replaces_base:
+            manifest = written.replaced_by(manifest)
         context.client.jobs.record_manifest(job_id, manifest.to_document(), result.counts())
         if joins_base:
             add_to_published(filesystem, staging, manifest, table.location)
         else:
-            # A second overwrite takes the place of the first: both are the base of one write id.
-            again = frozenset(d.uri for d in manifest.directories) if replaces_base else frozenset()
-            publish(filesystem, staging, manifest, table.location, written.without(again))
+            publish(filesystem, staging, manifest, table.location)
         sync(context.client.settings, [d.uri for d in manifest.directories], table.location)
         written.statement_ids += ids
         written.manifests.append(manifest)
@@ -421,11 +421,10 @@ class StatementTransaction:
         if plain:
             _, staged = self._plain.publish(table, staging, result, target, overwrite=True)
             return tuple(directory.place for directory in staged.directories)
-        manifest = read_staging(context.filesystem, staging, result, target)
-        context.client.jobs.record_manifest(result.job_id, manifest.to_document(), result.counts())
         written = self._written.setdefault(name, Written(table))
-        again = written.without(frozenset(d.uri for d in manifest.directories))
-        publish(context.filesystem, staging, manifest, table.location, again)
+        manifest = written.replaced_by(read_staging(context.filesystem, staging, result, target))
+        context.client.jobs.record_manifest(result.job_id, manifest.to_document(), result.counts())
+        publish(context.filesystem, staging, manifest, table.location)
         sync(context.client.settings, [d.uri for d in manifest.directories], table.location)
         written.statement_ids.append(statement)
         written.manifests.append(manifest)

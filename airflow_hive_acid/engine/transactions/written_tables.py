@@ -7,7 +7,7 @@ either makes that base anew, or puts its rows into it.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -102,14 +102,14 @@ class Written:
             "one overwritten partition of it (full ACID and not bucketed, or truncated), can follow. Commit first"
         )
 
-    def without(self, uris: frozenset[str]) -> frozenset[str]:
-        """Forget directories that others take the place of.
+    def replaced_by(self, manifest: Manifest) -> Manifest:
+        """Forget directories that those of a manifest take the place of: both are the base of one write id.
 
-        :return: those of them that there were.
+        :return: the manifest, with what it replaces.
         """
-        there = uris & {d.uri for manifest in self.manifests for d in manifest.directories}
-        self.manifests = [manifest.without(there) for manifest in self.manifests]
-        return there
+        there = {d.uri for mine in self.manifests for d in mine.directories} & {d.uri for d in manifest.directories}
+        self.manifests = [mine.without(there) for mine in self.manifests]
+        return replace(manifest, replaces=tuple(sorted(there)))
 
     def to_document(self) -> dict[str, Any]:
         """As plain JSON values, for another process that goes on with the transaction."""

@@ -101,6 +101,8 @@ def published_of(client: MetastoreClient, table: str) -> dict[str, list[tuple[st
     there = client.jobs.written_parts(table, sorted({txn_id for txn_id, _ in jobs})) if jobs else ()
     found: dict[str, list[tuple[str, list[str]]]] = {}
     for txn_id, manifest in jobs:
+        for place, _, name in (uri.rpartition("/") for uri in manifest.replaces):
+            found[place] = [each for each in found.get(place, ()) if each[0] != name]
         for directory in manifest.directories:
             if (txn_id, directory.partition) in there:
                 files = [file for file, _ in directory.files]

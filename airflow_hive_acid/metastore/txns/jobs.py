@@ -105,7 +105,12 @@ _TO_FINISH = _SELECT.where(_J.HAJ_STATE == "c", _J.HAJ_WRITEID.is_(None)).order_
     _J.HAJ_TXNID, _J.HAJ_STATEMENT.desc()
 )
 _FINISHED = delete(HIVE_ACID_JOB).where(_BY_ID, _J.HAJ_STATE == "c")
-_MARK_COMMITTED = update(HIVE_ACID_JOB).where(_J.HAJ_TXNID == bindparam("txn_id")).values(HAJ_STATE="c")
+#: Not the fenced ones of write ids: a try in a txn of several tasks that was undone is no part of what it commits (R5).
+_MARK_COMMITTED = (
+    update(HIVE_ACID_JOB)
+    .where(_J.HAJ_TXNID == bindparam("txn_id"), or_(_J.HAJ_STATE != "f", _J.HAJ_WRITEID.is_(None)))
+    .values(HAJ_STATE="c")
+)
 _FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
     _J.HAJ_STATE == "f",
     _TXN_ENDED,
@@ -136,7 +141,7 @@ _COMMITTED_OF = _SELECT.where(
     _J.HAJ_STATE == "c",
     _J.HAJ_WRITEID.is_not(None),
     _J.HAJ_MANIFEST.is_not(None),
-).order_by(_J.HAJ_STARTED)
+).order_by(_J.HAJ_STARTED, _J.HAJ_STATEMENT)
 _C = COMPLETED_TXN_COMPONENTS.c
 _WRITTEN_PARTS = select(_C.CTC_TXNID, _C.CTC_PARTITION).where(
     _C.CTC_DATABASE == bindparam("db"), _C.CTC_TABLE == bindparam("tbl"), _C.CTC_TXNID.in_(_IDS)

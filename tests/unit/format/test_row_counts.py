@@ -206,14 +206,16 @@ def test_what_a_manifest_names_is_missed_unless_something_replaces_it() -> None:
 
 
 def test_what_replaces_a_directory_covers_all_of_it() -> None:
-    """A base of the same write id does, and a compaction that begins no later; what no writer calls so is passed over.
+    """A base of the same write id does, and a compaction that begins no later, also of a Hive before version 4, which
+    notes no txn; what no writer calls so is passed over.
 
     Files of a UNION ALL lie one level deeper, and count by their own names.
     """
     union = "delta_0000009_0000009_0000"
     state = state_of(
-        9, "base_0000003_v0000008/bucket_00000", "delta_0000005_0000006_v0000009/bucket_00000",
-        f"{union}/HIVE_UNION_SUBDIR_1/000000_0",
+        12, "base_0000003_v0000008/bucket_00000", "delta_0000005_0000006_v0000009/bucket_00000",
+        f"{union}/HIVE_UNION_SUBDIR_1/000000_0", "delta_0000010_0000011/bucket_00000",
+        "delta_0000012_0000012_0000/bucket_00000",
     )  # fmt: skip
     published = [
         ("_tmp_1", ["bucket_00000"]),
@@ -221,8 +223,11 @@ def test_what_replaces_a_directory_covers_all_of_it() -> None:
         ("delta_0000004_0000004_0000", ["bucket_00000"]),
         ("delta_0000006_0000006_0000", ["bucket_00000"]),
         (union, ["000000_0", "000001_0"]),
+        ("delta_0000011_0000011_0000", ["bucket_00000"]),
+        ("delta_0000012_0000012_0001", ["bucket_00000"]),
     ]
     assert missing_files(state, published) == [
         Gone("delta_0000004_0000004_0000", is_file=False),
         Gone(f"{union}/000001_0", is_file=True),
+        Gone("delta_0000012_0000012_0001", is_file=False),
     ]

@@ -29,7 +29,9 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column, JobResult, Program
 from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
 from airflow_hive_acid.maintenance.reaper.shared_txns import end_overdue, give_up, held_bytes, keep
+from airflow_hive_acid.maintenance.warehouse.expected import published_of
 from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.listing import commits_of_txns
 from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.metastore.records.shared_rules import NO_KEEPER, SharedState
 from airflow_hive_acid.metastore.schema.shared_txns import HIVE_ACID_SHARED_TXN
@@ -204,6 +206,12 @@ def test_retry_of_a_member_undoes_what_its_first_try_published(engine, client, f
         "delta_0000001_0000001_0006",
     ]  # fmt: skip
     assert states() == {txn_id: "COMMITTED"}
+    # What was undone is not looked for by those who read now, and not counted in the log of commits.
+    (published,) = published_of(client, "w.t").values()
+    assert sorted(directory for directory, _ in published) == names
+    with client.database.reading() as connection:
+        (commit,) = commits_of_txns(connection, client.database.features(connection), [txn_id], 0)
+    assert (commit.volume.inserted, commit.volume.files) == (4, 8)
 
 
 @pytest.mark.rule("R14")

@@ -1,5 +1,6 @@
 """The life of statements and transactions on each database; the Spark side is made up."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,13 @@ from airflow_hive_acid.errors import (
     WriteConflictError,
 )
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.maintenance.warehouse.expected import published_of
 from airflow_hive_acid.settings import Source
 
 pytestmark = pytest.mark.every_database
 
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
+OVERWRITE = "INSERT OVERWRITE TABLE w.t VALUES (2, 'b')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"
 
 
@@ -391,6 +394,35 @@ def test_nothing_is_written_behind_an_overwrite_of_the_same_txn(engine, listing)
     with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.t"):
         engine.run("BEGIN; INSERT OVERWRITE TABLE w.t VALUES (1, 'a'); DELETE FROM w.t; COMMIT")
     engine.run("BEGIN; INSERT INTO w.t VALUES (2, 'b'); INSERT OVERWRITE TABLE w.t VALUES (1, 'a'); COMMIT")
+
+
+@pytest.mark.parametrize(
+    ("last", "kept"),
+    [
+        (OVERWRITE, [["_orc_acid_version", "bucket_00000"]]),
+        ("TRUNCATE TABLE w.t", [["_metadata_acid"]]),
+        (INSERT, [["_orc_acid_version", "bucket_00000", "bucket_00005"], ["_orc_acid_version", "bucket_00006"]]),
+    ],
+)
+def test_nobody_looks_for_files_of_a_base_that_its_own_txn_has_replaced(engine, client, fake, listing, last, kept):
+    """The first overwrite has two files, and makes way for what follows, or gets more; reads would miss the first."""
+    work = fake.work
+
+    def two_files(spec):
+        result = work(spec)
+        (directory,) = result.directories
+        (file,) = directory.files
+        place = Path(spec.staging.removeprefix("file:")) / "data" / directory.name
+        (place / "bucket_00005").write_text("rows")
+        return replace(result, directories=(replace(directory, files=(file, replace(file, name="bucket_00005"))),))
+
+    with engine.begin({"w.t": "overwrite"}) as txn:
+        fake.meanwhile = two_files
+        txn.execute("INSERT OVERWRITE TABLE w.t VALUES (1, 'a')")
+        fake.meanwhile = None
+        txn.execute(last)
+    (published,) = published_of(client, "w.t").values()
+    assert published == [("base_0000001", files) for files in kept]
 
 
 def test_insert_overwrite_of_a_partition_writes_a_base(engine, listing):
