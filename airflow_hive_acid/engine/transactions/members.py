@@ -113,6 +113,8 @@ class Membership:
         self._token = token
         self._done = done
         self._transaction: SharedTransaction | None = None
+        self._begun_to_write = False
+        self._half_done: BaseException | None = None
         self.units: list[dict[str, Any]] = []
 
     @property
@@ -149,6 +151,7 @@ class Membership:
 
         :raises ClaimLostError: when another try has taken over.
         """
+        self._begun_to_write = True
         statements = txn.to_document()["statements"]
         self._context.client.shared_txns.record_job(self.txn_id, self._token, self._member, job_id, statements)
 
@@ -161,9 +164,10 @@ class Membership:
 
         :raises InvalidArgumentsError: when that try did something else.
         """
+        self.require_whole()
         digest, number = digest_of(list(texts)), len(self.units)
         if self._done is None:
-            results = run()
+            results = self._run(run)
         else:
             if number >= len(self._done) or self._done[number]["digest"] != digest:
                 raise InvalidArgumentsError(
@@ -174,3 +178,22 @@ class Membership:
             results = [StatementResult.from_record(record) for record in self._done[number]["results"]]
         self.units.append({"digest": digest, "results": [result.to_record() for result in results]})
         return results
+
+    def require_whole(self) -> None:
+        """Refuse to go on, or to finish, after statements that failed when they had begun to write (R5).
+
+        What they have published belongs to no statement, and would become visible with the commit. That is undone when
+        the try ends, so it ends with their failure, also where the task has caught it.
+        """
+        if self._half_done is not None:
+            raise self._half_done
+
+    def _run(self, run: Callable[[], list[StatementResult]]) -> list[StatementResult]:
+        self._begun_to_write = False
+        try:
+            return run()
+        except BaseException as failure:
+            if self._begun_to_write:
+                self._half_done = failure
+                add_note(failure, f"it had begun to write: this try can do nothing more in {self._txn}, and is undone")
+            raise

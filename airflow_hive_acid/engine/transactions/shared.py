@@ -166,6 +166,7 @@ def joined(
             _undo(context, taken.txn, taken.token, taken.half_done)
             membership.bind(SharedTransaction.resume(context, taken.txn, membership))
             yield membership
+        membership.require_whole()
         written = membership.transaction.written_document()
         client.shared_txns.finish(txn_id, taken.token, member, written, membership.units)
         membership.transaction.leave()

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from airflow_hive_acid.errors import (
     JobFailedError,
     NoSuchObjectError,
     NoSuchTxnError,
+    PublishError,
     TransactionEndedError,
     TransactionLimitError,
     TurnPendingError,
@@ -212,6 +214,54 @@ def test_retry_of_a_member_undoes_what_its_first_try_published(engine, client, f
     with client.database.reading() as connection:
         (commit,) = commits_of_txns(connection, client.database.features(connection), [txn_id], 0)
     assert (commit.volume.inserted, commit.volume.files) == (4, 8)
+
+
+@pytest.mark.rule("R5")
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_half_a_statement_is_not_committed_because_its_task_has_caught_the_failure(
+    engine, client, listing, fake, goes_on
+):
+    """
+    t1  an INSERT into two partitions publishes one of them; the other one cannot be published
+    t2  the task catches that, and goes on, or ends as if nothing had happened: it fails, and all of it is undone
+    t3  its second try writes everything; the commit shows each row once
+    """
+    client.catalog.add_partitions("w.p", ["k=a"])
+    fake.partitions = [("a",), ("b",)]
+    location = client.catalog.get_table("w.p").location.removeprefix("file:").replace("///", "/")
+    in_the_way = Path(location) / "k=b" / "delta_0000001_0000001_0000"
+    in_the_way.mkdir(parents=True)
+    txn_id = begin(engine)
+
+    def work():
+        with engine.joined(txn_id, name("load.p"), is_final=lambda _: False):
+            with pytest.raises(PublishError):
+                engine.run("INSERT INTO w.p SELECT 1, 'x'")
+            if goes_on:
+                with pytest.raises(PublishError):
+                    engine.run(INTO_P)
+
+    with pytest.raises(PublishError, match="exists already") as failure:
+        work()
+    assert "this try can do nothing more" in " ".join(failure.value.__notes__)
+    assert [entry for entry in listing("w.p") if "delta" in entry] == []
+    member(engine, txn_id, "load.p", "INSERT INTO w.p SELECT 1, 'x'", INTO_P)
+    engine.commit_shared(txn_id)
+    assert [entry for entry in listing("w.p") if entry.endswith("bucket_00000")] == [
+        f"k={k}/delta_0000001_0000001_000{statement}/bucket_00000" for k, statement in (("a", 1), ("b", 1), ("new", 2))
+    ]
+
+
+def test_a_query_that_fails_keeps_no_task_from_its_work(engine, fake, listing):
+    txn_id = begin(engine)
+    with engine.joined(txn_id, name("load.t")):
+        fake.fail("JobFailedError", "out of memory")
+        with pytest.raises(JobFailedError):
+            engine.query(COUNTS)
+        fake.meanwhile = None
+        engine.run(INSERT)
+    engine.commit_shared(txn_id)
+    assert "delta_0000001_0000001_0000" in listing("w.t")
 
 
 @pytest.mark.rule("R14")
