@@ -106,6 +106,10 @@ class LocalFilesystem:
         for name, source in files.items():
             os.rename(local_path(source), f"{path}/{name}")
 
+    def copy_file(self, source: str, target: str) -> None:
+        """See the protocol."""
+        shutil.copyfile(local_path(source), local_path(target))
+
     def replace_file(self, source: str, target: str) -> None:
         """See the protocol."""
         os.replace(local_path(source), local_path(target))

@@ -151,6 +151,12 @@ class Filesystem(Protocol):
         :raises FileNotFoundError: when one of them is missing; others may have been moved.
         """
 
+    def copy_file(self, source: str, target: str) -> None:
+        """Have the content of a small file under another name, too; one of that name is replaced.
+
+        :raises FileNotFoundError: when there is no ``source``.
+        """
+
     def replace_file(self, source: str, target: str) -> None:
         """Give a file the name of another one, or a new name; a reader sees the old or the new one, never none.
 

@@ -81,6 +81,13 @@ class AnyFilesystem:
             self._of_both(source, target, "become a part of")
         self.at(target).gather(files, target)
 
+    def copy_file(self, source: str, target: str) -> None:
+        """See the protocol.
+
+        :raises InvalidArgumentsError: when the two are on different filesystems.
+        """
+        self._of_both(source, target, "be copied to").copy_file(source, target)
+
     def replace_file(self, source: str, target: str) -> None:
         """See the protocol.
 

@@ -134,6 +134,9 @@ class MemoryFilesystem:
         for name, source in files.items():
             self.rename(source, f"{target}/{name}")
 
+    def copy_file(self, source: str, target: str) -> None:
+        self.write_text(target, self.read_text(source))
+
     def replace_file(self, source: str, target: str) -> None:
         self._begin("replace", target, writes=True)
         old, new = paths.parse_location(source).segments, paths.parse_location(target).segments

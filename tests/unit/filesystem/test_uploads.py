@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, PublishError, StorageUnavailableError
-from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.filesystem import fence_staging, open_filesystem, publishing
 from airflow_hive_acid.filesystem.answers import Answers
 from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.filesystem.protocol import Part, Upload, WholeUpload
@@ -32,6 +32,11 @@ class Store(LocalFilesystem):
     def uploads(self, uri):
         return self.fake
 
+    def write_text(self, uri, text):
+        """An object needs no directory."""
+        self.make_directory(uri.rpartition("/")[0])
+        super().write_text(uri, text)
+
 
 @pytest.fixture
 def store():
@@ -57,7 +62,9 @@ def uploaded(number, upload, size=18):
 
 
 def names(store, location):
-    return [e.relative for e in store.list_files(location, recursive=True) if not e.is_dir]
+    """What readers see."""
+    files = [e.relative for e in store.list_files(location, recursive=True) if not e.is_dir]
+    return [name for name in files if not name.startswith("_tmp_")]
 
 
 @pytest.mark.rule("R5")
@@ -120,6 +127,43 @@ def test_a_publisher_that_stops_between_two_uploads_is_fenced(store, location):
     assert names(store, location) == [f"{DELTA}/bucket_00000"]
     with pytest.raises(PublishError, match="not the 3"):
         check_published(store, target_of(location), [manifest])
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.parametrize("way", ["uploaded", "copied"])
+def test_a_publisher_that_wakes_up_behind_its_fence_makes_no_base(monkeypatch, tmp_path, way):
+    """
+    t1  A's overwrite gives its files their names, and sleeps
+    t2            the fence removes A's staging and ends its uploads; a quarter of an hour later A's base is removed,
+                  and its write id forgotten
+    t3  A wakes up: refused. A base with its version file alone would be valid, and hide all rows before it
+    """
+    store = open_filesystem("memory://bucket/w")
+    fake = FakeUploads(store)
+    monkeypatch.setattr(type(store), "uploads", lambda self, uri: fake)
+    location = f"memory://bucket{tmp_path}"
+    staging, base = f"{location}/_tmp_job", f"{location}/base_0000005"
+    file = uploaded(0, "u")
+    if way == "uploaded":
+        fake.start(f"{base}/bucket_00000", "u", CONTENT)
+    else:
+        file = WrittenFile("bucket_00000", 1, len(CONTENT), staged="write_1/part-0.orc")
+        store.write_text(f"{staging}/write_1/part-0.orc", CONTENT)
+    result = JobResult("job", "app", directories=(WrittenDirectory("", (), "base_0000005", (file,)),))
+    manifest = read_staging(store, staging, result, target_of(location))
+    complete_all = publishing.complete_all
+
+    def complete_and_sleep(*given):
+        complete_all(*given)
+        assert names(store, base) == ["bucket_00000"]
+        assert not fence_staging(store, staging, inside=location, note="its txn was given up")
+        abort_named(store, manifest.to_document())
+        store.delete(base, inside=location)
+
+    monkeypatch.setattr(publishing, "complete_all", complete_and_sleep)
+    with pytest.raises(PublishError, match="was given up"):
+        publish(store, staging, manifest, location)
+    assert not store.exists(base)
 
 
 @pytest.mark.rule("R5")

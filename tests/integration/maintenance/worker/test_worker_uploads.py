@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.filesystem import open_filesystem, publishing
 from airflow_hive_acid.format.jobs import Compact, JobResult, JobSpec, WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.names import base_name
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.maintenance import run_reaper, run_worker
+from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.fences import COPIES_SETTLE_MS
 from airflow_hive_acid.maintenance.worker import request
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction import CompactionType
-from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_JOB
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_JOB, TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 from tests.fake_uploads import FakeUploads
-from tests.integration.maintenance.cycles.steps import change
+from tests.integration.maintenance.cycles.steps import change, pass_time, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R5")]
+
+
+@pytest.fixture
+def settings(settings: dict[str, str]) -> dict[str, str]:
+    return {**settings, "hive.compactor.abortedtxn.threshold": "1"}
 
 
 @pytest.fixture
@@ -141,3 +146,35 @@ def test_the_reaper_ends_what_a_dead_compaction_has_uploaded_and_nothing_else(
     client.abort_txn(txns[0])
     assert [job.kind for job in run_reaper(client, stored.fs).fenced] == ["compact"]
     assert [one.upload_id for one in fake.open] == ["another txn"]
+
+
+def test_a_worker_that_wakes_up_when_its_txn_is_forgotten_hides_no_row(
+    client: MetastoreClient, stored: Any, fake: FakeUploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  A's base has its files, and A sleeps
+    t2            A's txn is aborted and its job fenced; the Cleaner removes the base, and the txn is forgotten
+    t3  A wakes up: what it leaves would count, as nobody remembers that its txn was aborted
+    """
+    client.compactions.enqueue("default.o", type=CompactionType.MAJOR)
+    complete_all = publishing.complete_all
+
+    def complete_and_sleep(*given: Any) -> None:
+        complete_all(*given)
+        (job,) = client.jobs.unfenced_of("default.o")
+        client.heartbeats.remove(job.txn_id)
+        client.abort_txn(job.txn_id)
+        assert [alive.job_id for alive, _ in run_reaper(client, stored.fs).alive] == [job.job_id]
+        change(client, sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=1000))
+        stored.abort()
+        run_cleaner(client, stored.fs)
+        pass_time(client)
+        client.housekeeping.clean_empty_txns()
+        assert job.txn_id not in {row["TXN_ID"] for row in rows(client, TXNS)}
+        assert not [name for name in stored.directories() if name.startswith("base")]
+
+    monkeypatch.setattr(publishing, "complete_all", complete_and_sleep)
+    (outcome,) = run_worker(client, stored.fs, compaction(fake), "w")
+    with client.snapshot(["default.o"]) as snapshot:
+        assert len(stored.read(snapshot)) == 2
+    assert (outcome.kind, "was fenced" in outcome.reason) == (Kind.FAILED, True), outcome
