@@ -145,6 +145,32 @@ def test_changed_rows_and_compactions_are_uploaded_under_their_names(
     assert engine.query(rows).rows == expected
 
 
+def test_overwrites_are_uploaded_unless_their_txn_has_made_a_base_there(
+    start_engine: Callable[..., Engine], warehouse: str, conf: dict[str, str], faults: Faults
+) -> None:
+    engine = start_engine(warehouse, conf)
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.t (a INT) PARTITIONED BY (p STRING) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true'); INSERT INTO w.t VALUES (1, 'a'), (2, 'b')"
+    )
+    overwrite = "INSERT OVERWRITE TABLE w.t PARTITION (p = 'a')"
+    with faults.of():
+        engine.run("INSERT OVERWRITE TABLE w.t VALUES (3, 'a'), (4, 'c')")
+    places = [f"w.db/t/p={p}/base_0000002/bucket_00000" for p in ("a", "c")]
+    assert (given(faults), uploads()) == ({"COPY": [], "COMPLETE": places}, [])
+    assert sorted(engine.query("SELECT a, p FROM w.t").rows) == [[2, "b"], [3, "a"], [4, "c"]]
+    with faults.of():
+        engine.run(
+            f"{overwrite} SELECT 5; {overwrite} SELECT 6; INSERT INTO w.t PARTITION (p = 'a') SELECT 7",
+            one_transaction=True,
+        )
+    base = "w.db/t/p=a/base_0000003"
+    named = given(faults)
+    assert (named["COMPLETE"], uploads()) == ([f"{base}/bucket_00000"], [])
+    assert [name for name in named["COPY"] if name.startswith(base)] == [f"{base}/bucket_0000{i}" for i in (0, 1)]
+    assert sorted(engine.query("SELECT a, p FROM w.t").rows) == [[2, "b"], [4, "c"], [6, "a"], [7, "a"]]
+
+
 def _compacted(
     changing: Callable[[Callable[[], object]], dict[str, list[str]]], engine: Engine
 ) -> dict[str, list[str]]:

@@ -318,8 +318,8 @@ class StatementTransaction:
         if isinstance(step, Insert) and (joins_base or replaces_base):
             offset = buckets_in_bases(written.manifests, write.only_partition or "") if joins_base else 0
             step = replace(step, overwrite=True, bucket_offset=offset)
-        # Files that join a base, or take the place of one, are moved among others.
-        moved = joins_base or replaces_base
+        # Files that join a base of this txn, or take the place of one, are moved among others.
+        moved = joins_base or (replaces_base and written.has_base(write))
         uploads = None if moved else self._seen.uploads(table, plan.kind, write.only_partition, partitions)
         spec = JobSpec(job_id, step, views, plan.sources, staging, uploads=uploads)
         session = context.application.ready()

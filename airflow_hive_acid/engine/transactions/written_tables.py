@@ -86,13 +86,17 @@ class Written:
         overwritten = self.partitions.get("overwrite", ())
         return joins and not self.replaces_base(write) and self._place(write) in overwritten
 
+    def has_base(self, write: TableWrite) -> bool:
+        """Whether this txn may have made a base where a write goes."""
+        overwritten = self.partitions.get("overwrite", set())
+        return bool(overwritten) and (write.only_partition is None or write.only_partition in overwritten)
+
     def check_visible(self, write: TableWrite, txn_id: int) -> None:
         """Refuse what nobody could ever see.
 
         :raises InvalidArgumentsError: naming what can follow.
         """
-        overwritten = self.partitions.get("overwrite")
-        if not overwritten or (write.only_partition is not None and write.only_partition not in overwritten):
+        if not self.has_base(write):
             return
         if self.replaces_base(write) or self.joins_base(write):
             return

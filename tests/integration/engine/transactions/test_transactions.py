@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.transactions import seen_tables
 from airflow_hive_acid.errors import (
     BadRecordError,
     CommitStateUnknownError,
@@ -18,6 +19,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
     WriteConflictError,
 )
+from airflow_hive_acid.format.jobs import Uploads
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.maintenance.warehouse.expected import published_of
 from airflow_hive_acid.settings import Source
@@ -428,6 +430,22 @@ def test_nobody_looks_for_files_of_a_base_that_its_own_txn_has_replaced(engine, 
 def test_insert_overwrite_of_a_partition_writes_a_base(engine, listing):
     engine.run("INSERT OVERWRITE TABLE w.p PARTITION (k='1') VALUES (1)")
     assert "k=1/base_0000001" in listing("w.p")
+
+
+def test_an_overwrite_may_upload_its_files_unless_its_txn_has_made_a_base_there(engine, fake, monkeypatch):
+    """A base that makes way, or gets more files, is moved among others."""
+    monkeypatch.setattr(seen_tables, "uploads_of_job", lambda table, *_: Uploads(table.location))
+    into = "INSERT OVERWRITE TABLE w.p PARTITION (k='{}') VALUES (1)"
+    expected = {
+        OVERWRITE: [True],
+        "; ".join([INSERT, OVERWRITE, OVERWRITE, INSERT]): [True, True, False, False],
+        f"TRUNCATE TABLE w.t; {INSERT}": [False],
+        "; ".join(into.format(k) for k in (1, 2, 1)): [True, True, False],
+    }
+    for statements, uploads in expected.items():
+        fake.specs.clear()
+        engine.run(f"BEGIN; {statements}; COMMIT")
+        assert [spec.uploads is not None for spec in fake.specs] == uploads, statements
 
 
 # --- transactions held by a program ---------------------------------------------------------------------------------
