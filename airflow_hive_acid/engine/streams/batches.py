@@ -12,10 +12,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.streams.open_batch import OpenBatch, writable
-from airflow_hive_acid.engine.streams.records import RecordColumns, lines, static_partition
+from airflow_hive_acid.engine.streams.records import lines, record_columns, static_partition
 from airflow_hive_acid.engine.transactions.back_pressure import hold_back_batch
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.errors import BadRecordError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.metastore.protocol import read_position
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.streams.open_batch import CommittedRows
+    from airflow_hive_acid.engine.streams.records import RecordColumns
     from airflow_hive_acid.metastore.protocol import Position
 
 
@@ -54,15 +54,7 @@ class TransactionBatch:
         names = [column.name for column in found.partition_columns]
         self._name = found.qualified_name
         self._static = static_partition(names, partition, self._name)
-        given = {name for name, _ in self._static}
-        own = [column for column in found.partition_columns if column.name not in given]
-        self._columns = RecordColumns(
-            self._name,
-            (
-                *(Column(c.name, c.type, c.required, c.default) for c in found.columns),
-                *(Column(c.name, c.type) for c in own),
-            ),
-        )
+        self._columns = record_columns(found, self._static)
         default = context.settings.integer("hive.acid.batch.transactions")
         self._size = min(default, _most(context)) if transactions is None else transactions
         self._limit = context.settings.integer("hive.acid.rows.max.bytes")
@@ -137,7 +129,8 @@ class TransactionBatch:
             parameter, which needs a ``stream``.
         :param check: called inside the commit's database transaction; an exception refuses it.
         :return: None when there was nothing to commit.
-        :raises BadRecordError: Spark found a value that fits no column; the txn is aborted, the batch goes on.
+        :raises BadRecordError: Spark found a value that fits no column, or the table has other columns than when the
+            records were written; the txn is aborted, the batch goes on.
         :raises ClaimLostError: another writer of the stream has moved its position; nothing is committed.
         :raises CommitStateUnknownError: the answer was lost; nothing was touched.
         """
@@ -180,7 +173,22 @@ class TransactionBatch:
         if before is not None:
             before.close()
         hold_back_batch(self._context, self._context.table(self._name), self._static)
-        self._open = OpenBatch.open(self._context, self._name, self._columns, self._static, self._size)
+        self._open = OpenBatch.open(self._context, self._name, self._static, self._size)
+        self._follow(self._open.columns)
+
+    def _follow(self, now: RecordColumns) -> None:
+        """Take the columns that the table has under the lock of its batch: no lock has kept them as they were.
+
+        :raises BadRecordError: when the records that wait have others; they are dropped.
+        """
+        before, self._columns = self._columns, now
+        asked, given = now.names, before.names
+        if self._lines and set(asked) != set(given):
+            self.abort("the columns of the table have changed")
+            raise BadRecordError(
+                f"{self._name} was altered since these records were written: it has the columns {', '.join(asked)}, and "
+                f"they have {', '.join(given)}; write them again with the columns that it has now"
+            )
 
     def _moved(self, position: Any) -> Callable[[Connection], None] | None:
         if position is None:

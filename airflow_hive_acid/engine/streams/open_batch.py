@@ -23,6 +23,7 @@ from airflow_hive_acid.engine.outcomes.events import (
     TransactionOpened,
 )
 from airflow_hive_acid.engine.outcomes.manifests import require_same_places, writes
+from airflow_hive_acid.engine.streams.records import record_columns
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
@@ -117,6 +118,7 @@ def writable(context: Context, table: Table) -> Table:
 class OpenBatch:
     """Txns that were opened together, and the files they share.
 
+    :ivar columns: those that records fill; the lock keeps them as they are.
     :ivar ended: no txn of it can be used any more.
     """
 
@@ -131,7 +133,7 @@ class OpenBatch:
         txns: OpenedBatch,
         heartbeat: BatchHeartbeat,
     ) -> None:
-        self._context, self._table, self._columns, self._static = context, table, columns, static
+        self._context, self._table, self.columns, self._static = context, table, columns, static
         self._key = table_name(table.qualified_name)
         self._lock, self._session, self._txns, self._heartbeat = lock, session, txns, heartbeat
         self._id = str(uuid.uuid4())
@@ -146,7 +148,6 @@ class OpenBatch:
         cls,
         context: Context,
         name: str,
-        columns: RecordColumns,
         static: tuple[tuple[str, str], ...],
         size: int,
     ) -> OpenBatch:
@@ -161,6 +162,7 @@ class OpenBatch:
         heartbeat = BatchHeartbeat(context.client, (txns.anchor, *txns.txns))
         try:
             table = writable(context, context.table(name))
+            columns = record_columns(table, static)
         except BaseException as failure:
             heartbeat.close()
             _end(context.client, txns, txns.txns, str(failure))
@@ -252,9 +254,9 @@ class OpenBatch:
         # It reads no file of the table, so nobody asks what it sees.
         nothing = ValidWriteIdList(0, table=str(self._key)), ValidTxnList(0)
         snapshot = table_snapshot(self._table, (), KEEP_ALL, *nothing)
-        insert = Insert(snapshot, self._columns.query(_VIEW), write_id, 0, static_partition=self._static)
+        insert = Insert(snapshot, self.columns.query(_VIEW), write_id, 0, static_partition=self._static)
         step = Append(insert, self._id, self._txns.low, self._txns.high)
-        return JobSpec(job_id, step, (), (self._columns.source(_VIEW, text),), staging)
+        return JobSpec(job_id, step, (), (self.columns.source(_VIEW, text),), staging)
 
     def _target(self, write_id: int, result: JobResult) -> Target:
         names = {d.partition for d in result.directories}

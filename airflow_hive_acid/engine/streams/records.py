@@ -26,6 +26,8 @@ from airflow_hive_acid.sql.parsing.records import kind_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from airflow_hive_acid.metastore.catalog import Table
+
     Encode = Callable[[Any], Any]
 
 _PLAIN = re.compile(r"[a-z]+\s*(?:\([0-9,\s]+\))?")
@@ -47,6 +49,11 @@ class RecordColumns:
     def __post_init__(self) -> None:
         for column in self.columns:
             self._encode[column.name.lower()] = encoder(column.type)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What records call them."""
+        return tuple(column.name.lower() for column in self.columns)
 
     def line(self, record: object, number: int) -> str:
         """A record as a line of JSON.
@@ -200,6 +207,17 @@ def _divided(text: str) -> list[str]:
         else:
             parts[-1] += character
     return parts
+
+
+def record_columns(table: Table, static: Iterable[tuple[str, str]]) -> RecordColumns:
+    """The columns of a table that its records fill.
+
+    :param static: values of partition columns that are the same for all records.
+    """
+    given = {name for name, _ in static}
+    data = (Column(c.name, c.type, c.required, c.default) for c in table.columns)
+    own = (Column(c.name, c.type) for c in table.partition_columns if c.name not in given)
+    return RecordColumns(table.qualified_name, (*data, *own))
 
 
 def static_partition(

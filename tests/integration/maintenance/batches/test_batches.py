@@ -66,6 +66,30 @@ def test_used_up_batches_are_followed_by_others(client: MetastoreClient, engine:
     assert found == {"delta_0000001_0000003", "delta_0000004_0000006", "delta_0000007_0000009"}
 
 
+def test_columns_that_a_table_gets_before_its_next_batch_are_those_of_the_records_from_then_on(
+    client: MetastoreClient, engine: Engine, spark: ModelSpark
+) -> None:
+    """Between two batches nothing keeps the table as it is.
+
+    t1  a record is written
+    t2  ALTER TABLE … ADD COLUMNS
+    t3  the record is committed: it was made for other columns, and is refused
+    t4  records of the new columns go on
+    """
+    batch = engine.batch("w.t", transactions=2)
+    batch.write(records(1))
+    engine.run("ALTER TABLE w.t ADD COLUMNS (more INT)")
+    with pytest.raises(BadRecordError, match=r"w\.t was altered .* has the columns id, more, and they have id; write"):
+        batch.commit()
+    with pytest.raises(BadRecordError, match="column more: the field is missing"):
+        batch.write(records(1))
+    batch.write([{"id": 1, "more": 2}])
+    batch.commit()
+    assert read(client, "w.t") == [1]
+    batch.close()
+    assert "o" not in states(client)
+
+
 def test_an_exception_inside_of_the_block_drops_what_was_not_committed(client: MetastoreClient, engine: Engine) -> None:
     def fail() -> None:
         with engine.batch("w.t", transactions=3) as batch:
