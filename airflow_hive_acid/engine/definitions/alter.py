@@ -115,9 +115,7 @@ def _alter_columns(context: Context, statement: alter.AlterColumns | alter.Chang
     columns = [Column(column.name, column.type) for column in statement.columns]
     comments = {column.name: column.comment for column in statement.columns if column.comment}
     if statement.partition:
-        if not statement.replace:
-            columns = [*table.columns, *columns]
-        asked = PartitionAlteration(columns=columns, comments=comments)
+        asked = PartitionAlteration(columns=columns, adds=not statement.replace, comments=comments)
         catalog.alter_partition(name, dict(statement.partition), asked, agent_info=agent)
     elif statement.replace:
         catalog.replace_columns(name, columns, comments, cascade=statement.cascade, agent_info=agent)

@@ -152,7 +152,8 @@ def without_column_statistics(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _checked(table: Table, columns: tuple[Column, ...], comments: Mapping[str, str]) -> ColumnChange:
     where = f"table {table.qualified_name}"
-    clean, _ = check_columns(where, columns, table.partition_columns)
+    before = (*table.columns, *table.partition_columns)
+    clean, _ = check_columns(where, columns, table.partition_columns, before)
     renamed, outdated = {}, set()
     for position, (old, new) in enumerate(zip(table.columns, clean, strict=False)):
         if old.name != new.name:

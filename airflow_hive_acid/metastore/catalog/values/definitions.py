@@ -141,14 +141,24 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
 
 
 def check_columns(
-    where: str, data: Sequence[Column], partition: Sequence[Column]
+    where: str, data: Sequence[Column], partition: Sequence[Column], known: Sequence[Column] = ()
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Data and partition columns in the catalog's spelling.
 
+    :param known: columns that are there; a Hive may have given them types and names that we would not.
     :raises InvalidArgumentsError: naming the first that cannot be.
     """
-    columns = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in data)
-    keys = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in partition)
+
+    names, types = {c.name for c in known}, {c.type for c in known}
+
+    def spelled(column: Column) -> Column:
+        name, kind = column.name.lower(), " ".join(column.type.lower().split())
+        return Column(
+            name if name in names else _column_name(where, column.name),
+            kind if kind in types else normalise_type(column.type),
+        )
+
+    columns, keys = (tuple(map(spelled, given)) for given in (data, partition))
     if not columns:
         raise InvalidArgumentsError(f"{where} needs at least one column that is not a partition column")
     seen: set[str] = set()

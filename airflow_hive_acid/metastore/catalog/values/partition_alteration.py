@@ -38,6 +38,7 @@ class PartitionAlteration:
     :param if_exists: a property to remove that is not there is no error.
     :param serde_properties: to be set (SERDEPROPERTIES).
     :param columns: all columns of the partition, position by position.
+    :param adds: ``columns`` come after those that it has.
     :param comments: comments of columns.
     :param location: another directory.
     :param serde: another class (SET SERDE), and ``stored_as`` ``orc``, ``parquet`` or ``text`` (SET FILEFORMAT): our
@@ -50,6 +51,7 @@ class PartitionAlteration:
     if_exists: bool = False
     serde_properties: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[Column] | None = None
+    adds: bool = False
     comments: Mapping[str, str] = field(default_factory=dict)
     location: str | None = None
     serde: str | None = None
@@ -153,7 +155,8 @@ def _columns(table: Table, partition: WholePartition, asked: PartitionAlteration
         name=f"{table.name} partition {partition.name}",
         storage=replace(table.storage, columns=partition.storage.columns),
     )
-    return alteration.replace_columns(own, asked.columns or (), asked.comments)
+    change = alteration.add_columns if asked.adds else alteration.replace_columns
+    return change(own, asked.columns or (), asked.comments)
 
 
 def place_of_partition(table: Table, name: str, given: str) -> str:

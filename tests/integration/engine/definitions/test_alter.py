@@ -13,7 +13,7 @@ from airflow_hive_acid.errors import (
     SqlSyntaxError,
     UnsupportedStatementError,
 )
-from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS, SDS
+from airflow_hive_acid.metastore.schema.hive_catalog import COLUMNS_V2, PARTITIONS, SDS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 from airflow_hive_acid.settings import Settings, Source
 
@@ -50,6 +50,40 @@ def test_columns_are_added_replaced_and_changed(engine, client):
     assert table.comments == {"id": "key", "c": "third"}
     engine.run("ALTER TABLE w.t REPLACE COLUMNS (id BIGINT, b STRING, c BIGINT, d DATE) CASCADE")
     assert [c.name for c in client.catalog.get_table("w.t").columns] == ["id", "b", "c", "d"]
+
+
+def test_a_partition_catches_up_with_the_columns_of_its_table(engine, client):
+    """RESTRICT, Hive's default, leaves partitions with the columns that they have; ADD COLUMNS adds to these."""
+    engine.run(
+        "ALTER TABLE w.p ADD PARTITION (k='x'); ALTER TABLE w.p CHANGE COLUMN a a INT COMMENT 'key' CASCADE;"
+        "ALTER TABLE w.p ADD COLUMNS (b INT COMMENT 'new') RESTRICT; ALTER TABLE w.p ADD PARTITION (k='y')"
+    )
+
+    def columns(partition):
+        found = client.catalog.get_whole_partition("w.p", partition)
+        return [(c.name, c.type, c.comment) for c in found.storage.columns]
+
+    both = [("a", "int", "key"), ("b", "int", "new")]
+    assert (columns("k=x"), columns("k=y")) == (both[:1], both)
+    engine.run("ALTER TABLE w.p PARTITION (k='x') ADD COLUMNS (b INT COMMENT 'new')")
+    assert columns("k=x") == both
+    engine.run("ALTER TABLE w.p PARTITION (k='x') ADD COLUMNS (c INT)")
+    assert columns("k=x") == [*both, ("c", "int", None)]
+
+
+def test_a_column_of_a_type_that_only_a_hive_makes_is_in_the_way_of_no_other(engine, client):
+    kind = "timestamp with local time zone"
+    made = sa.update(COLUMNS_V2).where(COLUMNS_V2.c.COLUMN_NAME == "b").values(TYPE_NAME=kind)
+    client.database.run(lambda connection: connection.execute(made))
+    engine.run(
+        "ALTER TABLE w.t ADD COLUMNS (c INT); ALTER TABLE w.t CHANGE COLUMN a id BIGINT;"
+        "ALTER TABLE w.t RENAME COLUMN b TO at"
+    )
+    assert [(c.name, c.type) for c in client.catalog.get_table("w.t").columns] == [
+        ("id", "bigint"), ("at", kind), ("c", "int"),
+    ]  # fmt: skip
+    with pytest.raises(InvalidArgumentsError, match="is not supported: Hive itself cannot read back"):
+        engine.run("ALTER TABLE w.p ADD COLUMNS (c TIMESTAMP WITH LOCAL TIME ZONE)")
 
 
 def test_properties_are_set_and_unset(engine, client):
