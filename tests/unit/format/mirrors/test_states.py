@@ -58,6 +58,22 @@ def test_what_was_committed_since_is_followed():
     assert not found.partitions_changed
 
 
+@pytest.mark.parametrize(
+    ("columns", "follows"),
+    [
+        ((("id", "int"), ("text", "string")), False),
+        ((("id", "bigint"), ("s", "string")), False),
+        ((("id", "int"), ("s", "string"), ("more", "int")), True),
+    ],
+)
+def test_an_insert_only_table_whose_columns_were_renamed_or_widened_is_copied_again(columns, follows):
+    """Parquet is read by names: a renamed column is NULL in the rows before, and the target would keep their values."""
+    before = MirrorState(replace(SOURCE, insert_only=True), (), 4)
+    found = decided(state=before, insert_only=True, columns=columns)
+    assert found.todo is (Todo.FOLLOW if follows else Todo.BOOTSTRAP)
+    assert decided(columns=columns).todo is Todo.FOLLOW
+
+
 def test_partitions_that_came_or_went_by_no_write_id_are_news():
     found = decided(partitions="def")
     assert (found.todo, found.partitions_changed, found.reason) == (
