@@ -340,7 +340,13 @@ class _Running:
         context, options = self._context, self._options
         found = reconcile(options, _columns(table), _partition_columns(table), given, aside)
         if found.added:
-            self._add_columns(table, found)
+            try:
+                self._add_columns(table, found)
+            except InvalidArgumentsError:
+                now = context.table(options.table)
+                if not {c.name.lower() for c in found.added} & {c.name for c in now.columns}:
+                    raise
+                return self._planned(now, given, aside)  # another stream was faster
             table = context.table(options.table)
         context.views[BATCH_VIEW] = Source(BATCH_VIEW, DATAFRAME, {"view": options.view})
         statement: Insert | Merge = parse_script(_text(options, table, found))[0]  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.definitions import alter
 from airflow_hive_acid.engine.streams.server import StreamServer
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -22,6 +23,7 @@ from airflow_hive_acid.errors import (
     StreamSchemaError,
     WriteConflictError,
 )
+from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.format.streams import StreamOptions, open_question
 from airflow_hive_acid.metastore import MetastoreClient
@@ -312,6 +314,23 @@ def test_a_new_column_is_added_to_the_table_or_refused_by_name(client, table, pr
     assert [c.name for c in client.catalog.get_table("w.t").columns] == ["a", "b", "c"]
     assert [spec.step.columns for spec in fake.specs[-2:]] == [(), ()]
     assert " ".join(fake.specs[-1].step.query.split()).startswith("SELECT `a`, `b`, NULL AS `c` FROM")
+
+
+def test_two_streams_that_bring_the_same_new_column_both_go_on(client, table, process, fake, monkeypatch):
+    """t1  stream s finds a column that the table lacks; t2  another stream adds it; t3  s adds it, too"""
+    usual = alter.run_alter
+
+    def late(context, statement):
+        client.catalog.add_columns("w.t", [Column("c", "int")])
+        return usual(context, statement)
+
+    monkeypatch.setattr(alter, "run_alter", late)
+    app = Application(process().spool, fake, on_new_column="add").open()
+    wide = (("a", "int"), ("b", "string"), ("c", "int"))
+    assert app.batch(0, wide)["again"] is False
+    assert app.batch(1, wide)["again"] is False
+    app.talk.close()
+    assert [c.name for c in client.catalog.get_table("w.t").columns] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
