@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
@@ -12,6 +13,7 @@ from airflow_hive_acid.spark.java_errors import java_message
 from airflow_hive_acid.spark.outages import login_is_over, storage_is_silent
 
 _EVENT_COLUMNS = 6
+_ORC_NAME = re.compile(r"(?:`((?:[^`]|``)+)`|([^:`]+)):")
 
 
 class OrcSummary(NamedTuple):
@@ -43,6 +45,7 @@ class Footers:
     """
 
     def __init__(self, jvm: Any, conf: Any, mapper: Any) -> None:
+        self._jvm = jvm
         self._conf = conf
         self._mapper = mapper
         # A dotted name costs a call for each of its parts, and a search of the class path: look classes up once.
@@ -104,6 +107,17 @@ class Footers:
         finally:
             reader.close()
 
+    def orc_columns(self, uri: str) -> list[tuple[str, str]]:
+        """Name and ORC type of the columns of any ORC file, from its footer.
+
+        :raises CorruptTableError: when the footer cannot be read.
+        """
+        reader = self.orc_reader(uri)
+        try:
+            return orc_fields(str(reader.getSchema().toString()))
+        finally:
+            reader.close()
+
     def orc_rows(self, uri: str) -> int:
         """Rows of any ORC file, from its footer.
 
@@ -131,6 +145,27 @@ class Footers:
         finally:
             reader.close()
 
+    def parquet_types(self, uri: str, sql_conf: Any) -> dict[str, Any]:
+        """The columns of a Parquet file, by their names in lower case, with Spark's types as JSON values.
+
+        :param sql_conf: Spark's settings of a session (an ``SQLConf``).
+        :return: nothing for a file with a column of a type that Spark has not.
+        :raises CorruptTableError: when the footer cannot be read.
+        """
+        try:
+            reader = self._parquet_reader.open(self._parquet_input.fromPath(self._path(uri), self._conf))
+        except Py4JJavaError as error:
+            raise _unreadable(uri, error, "") from error
+        try:
+            parquet = self._jvm.org.apache.spark.sql.execution.datasources.parquet
+            converter = parquet.ParquetToSparkSchemaConverter(sql_conf)
+            found = json.loads(converter.convert(reader.getFileMetaData().getSchema()).json())
+        except Py4JJavaError:
+            return {}  # whoever asks for that column is told by the scan
+        finally:
+            reader.close()
+        return {field["name"].lower(): field["type"] for field in found["fields"]}
+
     def orc_reader(self, uri: str) -> Any:
         """ORC's reader of a file; close it.
 
@@ -140,6 +175,25 @@ class Footers:
             return self._orc_file.createReader(self._path(uri), self._orc_file.readerOptions(self._conf))
         except Py4JJavaError as error:
             raise _unreadable(uri, error, ", and rows would be lost without it") from error
+
+
+def orc_fields(text: str) -> list[tuple[str, str]]:
+    """Name and type of the fields of a struct, as orc-core writes it: ``struct<a:int,`b c`:array<int>>``."""
+    fields, at, end = [], len("struct<"), len(text) - 1
+    while at < end:
+        match = _ORC_NAME.match(text, at)
+        if match is None:
+            return []
+        begin = at = match.end()
+        depth = 0
+        while at < end and (depth or text[at] != ","):
+            if text[at] == "`":  # a name inside of the type
+                at = text.index("`", at + 1)
+            depth += (text[at] in "<(") - (text[at] in ">)")
+            at += 1
+        fields.append((match[1].replace("``", "`") if match[1] is not None else match[2], text[begin:at]))
+        at += 1
+    return fields
 
 
 def _unreadable(uri: str, error: Py4JJavaError, without: str) -> HiveAcidError:

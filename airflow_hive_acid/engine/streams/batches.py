@@ -186,8 +186,8 @@ class TransactionBatch:
         if self._lines and set(asked) != set(given):
             self.abort("the columns of the table have changed")
             raise BadRecordError(
-                f"{self._name} was altered since these records were written: it has the columns {', '.join(asked)}, and "
-                f"they have {', '.join(given)}; write them again with the columns that it has now"
+                f"{self._name} was altered since these records were written: it has the columns {', '.join(asked)}, "
+                f"and they have {', '.join(given)}; write them again with the columns that it has now"
             )
 
     def _moved(self, position: Any) -> Callable[[Connection], None] | None:

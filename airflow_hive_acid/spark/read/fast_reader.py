@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.read.evolution import is_nameless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ def divide(table: OpenTable, files: Iterable[EventFile]) -> Divided:
     slow: list[EventFile] = []
     for file in files:
         # Files whose columns have no names (_col0, …) are resolved by position, which does not bear leaving some out.
-        nameless = any(name.startswith("_col") for name in table.renamed.get(file.uri, ()))
+        nameless = file.uri in table.renamed and is_nameless(table.renamed[file.uri])
         others = nameless or table.is_mixed(file) or (file.partition, file.bucket) in heavy
         (slow if others else fast).append(file)
     return Divided(tuple(fast), tuple(slow))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.spark import schema
     from airflow_hive_acid.spark.read.data_files import EventFile, OriginalDataFile
-    from airflow_hive_acid.spark.read.evolution import FileNames
+    from airflow_hive_acid.spark.read.evolution import FileNames, StoredColumn
     from airflow_hive_acid.spark.read.files import SnapshotFiles
     from airflow_hive_acid.spark.read.scan import PartitionValues
 
@@ -25,6 +25,7 @@ class OpenTable:
 
     :param write_ids: what the snapshot sees; for a compaction the compactor's variant.
     :param renamed: names of the columns in files that were written before a column was renamed.
+    :param stored: the columns in files without ACID columns where they are not what Spark finds by name.
     :param columns: data columns; ``partition_columns`` come after them in rows.
     :param changing: files of older Hives that update or delete rows in place.
     :param mixed: partition and bucket of those files; all files of these buckets are in ``files.filtered``.
@@ -37,6 +38,7 @@ class OpenTable:
     partitions: PartitionValues
     files: SnapshotFiles
     renamed: dict[str, FileNames] = field(default_factory=dict)
+    stored: dict[str, tuple[StoredColumn, ...]] = field(default_factory=dict)
     changing: frozenset[str] = frozenset()
     mixed: frozenset[tuple[int, int]] = frozenset()
 

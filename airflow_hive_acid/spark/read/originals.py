@@ -23,7 +23,7 @@ from airflow_hive_acid.spark.read.scan import (
     lookup_table,
     metadata_path,
     read_files_whole,
-    scan,
+    scan_plain,
 )
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ def rows(spark: SparkSession, table: OpenTable, files: Sequence[OriginalDataFile
     others = [schema.PARTITION, *table.partitions.internal_names]
     if not identity:
         nothing = [f"cast(null as {schema.header_type(n).simpleString()}) as {n}" for n in schema.HEADER]
-        return scan(spark, row, wanted, table.partitions).selectExpr(*nothing, nested, *others)
+        return scan_plain(spark, row, wanted, table.partitions, table.stored).selectExpr(*nothing, nested, *others)
     read_files_whole(spark, max(f.size for f in files))
     # The number must be taken before anything can filter rows: the projection is not deterministic, so no predicate
     # passes below it.
     number = f"{task_row_number()} as {_NUMBER}"
-    numbered = scan(spark, row, wanted, table.partitions).selectExpr("*", number)
+    numbered = scan_plain(spark, row, wanted, table.partitions, table.stored).selectExpr("*", number)
     known = lookup_table(spark, _identities(HadoopFilesystem.of(spark), files), _LOOKUP)
     joined = numbered.join(F.broadcast(known), F.expr(f"{PATH} = {_KNOWN_PATH}"), "left")
     write_id = found_or_fail(_WRITE_ID, "no row numbers are known for file {}")

@@ -2,7 +2,8 @@
 
 Rows have no ids, so a snapshot is a list of files and nothing is filtered. Of an insert-only table every file of the
 directories that ``format.acid_state`` chooses counts, whatever its name is; of a plain table every visible file does.
-Files are ORC, Parquet, Avro or lines of text, resolved by column name (text and CSV by position), as Hive does.
+Files are ORC, Parquet, Avro or lines of text. Columns of ORC, text and CSV are found by position, the others by name,
+as Hive does.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import CorruptTableError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
@@ -17,17 +19,17 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.read.evolution import retyped_columns, stored_columns
 from airflow_hive_acid.spark.read.files import list_partitions, partition_roots, plain_files, require_history
 from airflow_hive_acid.spark.read.line_layouts import layout_of
-from airflow_hive_acid.spark.read.scan import ScanFile, read_exactly, read_orc, scan
+from airflow_hive_acid.spark.read.scan import PATH, ScanFile, read_exactly, scan, scan_plain, union
 from airflow_hive_acid.spark.read.text_files import lines_of_file, skipped_lines
 from airflow_hive_acid.spark.read.verification import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as T
 
     from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
     from airflow_hive_acid.format.jobs import TableSnapshot
@@ -50,10 +52,49 @@ def rows(
 
     :param files: the files to read, by default those of the snapshot.
     """
-    wanted = data_files(HadoopFilesystem.of(spark), snapshot) if files is None else files
+    fs = HadoopFilesystem.of(spark)
+    wanted = data_files(fs, snapshot) if files is None else files
     if not wanted:
         return None
-    return scan(spark, schema.row_type(columns), wanted, partitions, reader_of(snapshot, columns))
+    row = schema.row_type(columns)
+    if snapshot.format == "orc":
+        stored = stored_columns(fs, wanted, columns, altered=snapshot.altered, own=snapshot.transactional)
+        return scan_plain(spark, row, wanted, partitions, stored)
+    if snapshot.format == "parquet" and snapshot.altered:
+        return _scan_retyped(spark, row, wanted, partitions, retyped_columns(spark, fs, wanted, row))
+    return scan(spark, row, wanted, partitions, reader_of(snapshot, columns))
+
+
+def _scan_retyped(
+    spark: SparkSession,
+    row: T.StructType,
+    files: Sequence[ScanFile],
+    partitions: PartitionValues,
+    stored: Mapping[str, T.StructType],
+) -> DataFrame:
+    """Read Parquet files, those with columns of other types than the table under their own."""
+    groups: dict[str, list[ScanFile]] = {}
+    for file in files:
+        groups.setdefault(stored[file.uri].json() if file.uri in stored else "", []).append(file)
+    parts = []
+    for group in groups.values():
+        found = scan(spark, stored.get(group[0].uri, row), group, partitions, _read_parquet)
+        if group[0].uri in stored:
+            columns = [
+                f"{_as_type(schema.quoted(f.name), has.dataType, f.dataType)} as {schema.quoted(f.name)}"
+                for f, has in zip(row.fields, stored[group[0].uri].fields, strict=True)
+            ]
+            found = found.selectExpr(*columns, PATH, schema.PARTITION, *partitions.internal_names)
+        parts.append(found)
+    return union(parts)
+
+
+def _as_type(value: str, stored: T.DataType, wanted: T.DataType) -> str:
+    text = f"cast({value} as {schema.sql_type(wanted)})"
+    if isinstance(stored, T.DecimalType) and isinstance(wanted, T.StringType):
+        # Hive's decimals have no trailing zeros.
+        return f"if(contains({text}, '.'), rtrim('.', rtrim('0', {text})), {text})"
+    return text
 
 
 def data_files(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[ScanFile]:
@@ -110,10 +151,8 @@ def root_of(fs: HadoopFilesystem, snapshot: TableSnapshot) -> str:
 
 
 def reader_of(snapshot: TableSnapshot, columns: Sequence[schema.TableColumn]) -> ReadFiles:
-    """What reads a list of files of this table with a given schema."""
+    """What reads a list of files of this table, which are not ORC, with a given schema."""
     match snapshot.format:
-        case "orc":
-            return read_orc
         case "parquet":
             return _read_parquet
         case "avro":

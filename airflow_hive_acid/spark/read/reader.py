@@ -19,7 +19,7 @@ from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.read import fast_reader, in_place, originals, plain
-from airflow_hive_acid.spark.read.evolution import renamed_columns
+from airflow_hive_acid.spark.read.evolution import renamed_columns, stored_columns
 from airflow_hive_acid.spark.read.files import snapshot_files
 from airflow_hive_acid.spark.read.open_tables import OpenTable, only_seen
 from airflow_hive_acid.spark.read.scan import PartitionValues, scan_events, union
@@ -78,6 +78,7 @@ def open_table(
     files = snapshot_files(fs, snapshot, write_ids, only, staging, whole=seen is None)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
     renamed = renamed_columns(fs, files.inserts, columns, altered=snapshot.altered)
+    stored = stored_columns(fs, files.originals, columns, altered=snapshot.altered)
     changing = in_place.changing_files(fs, files.inserts)
     mixed = in_place.groups(files.inserts, changing)
     if mixed:
@@ -85,7 +86,7 @@ def open_table(
         clean = tuple(f for f in files.clean if (f.partition, f.bucket) not in mixed)
         files = replace(files, clean=clean, filtered=(*files.filtered, *hit))
     return OpenTable(
-        snapshot, write_ids, columns, partition_columns, partitions, files, renamed, changing=changing, mixed=mixed
+        snapshot, write_ids, columns, partition_columns, partitions, files, renamed, stored, changing, mixed
     )
 
 

@@ -22,7 +22,15 @@ from airflow_hive_acid.errors import CorruptTableError, JobFailedError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
-from airflow_hive_acid.spark.read.evolution import by_names, row_in_file, row_of_table
+from airflow_hive_acid.spark.read.evolution import (
+    by_names,
+    is_nameless,
+    plain_columns_of_table,
+    plain_row_in_file,
+    row_in_file,
+    row_of_table,
+    whole_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from airflow_hive_acid.spark.read.data_files import EventFile
-    from airflow_hive_acid.spark.read.evolution import FileNames
+    from airflow_hive_acid.spark.read.evolution import FileNames, StoredColumn
 
 MAX_BRANCHES = 32
 """Up to so many partitions a scan is a union of branches with literals; beyond, planning would cost too much."""
@@ -166,8 +174,36 @@ def scan_events(
         events = keep_header(scan(spark, schema.event_schema(found), wanted, partitions), found, operations)
         if names is not None:
             others = [PATH, schema.PARTITION, *partitions.internal_names]
+            if is_nameless(names):
+                events = events.selectExpr(*schema.HEADER, whole_row(), *others)
             events = events.selectExpr(*schema.HEADER, row_of_table(row, names), *others)
         parts.append(events)
+    return union(parts)
+
+
+def scan_plain(
+    spark: SparkSession,
+    row: T.StructType,
+    files: Sequence[ScanFile],
+    partitions: PartitionValues,
+    stored: Mapping[str, tuple[StoredColumn, ...]],
+) -> DataFrame:
+    """Read ORC files without ACID columns, as :func:`scan` does.
+
+    :param row: the columns of the table.
+    :param stored: what they are in the files where Spark does not find them by itself.
+    """
+    groups: dict[tuple[StoredColumn, ...], list[ScanFile]] = {}
+    for file in files:
+        groups.setdefault(stored.get(file.uri, ()), []).append(file)
+    parts = []
+    for columns, group in groups.items():
+        if not columns:
+            parts.append(scan(spark, row, group, partitions))
+            continue
+        found = scan(spark, plain_row_in_file(row, columns), group, partitions)
+        others = [PATH, schema.PARTITION, *partitions.internal_names]
+        parts.append(found.selectExpr(*plain_columns_of_table(row, columns), *others))
     return union(parts)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import types as T
 
-from airflow_hive_acid.spark.read.evolution import renamed_columns
+from airflow_hive_acid.spark.footers import orc_fields
+from airflow_hive_acid.spark.read.evolution import renamed_columns, stored_columns
 from airflow_hive_acid.spark.schema import TableColumn
 
 COLUMNS = [TableColumn("id", "int", T.IntegerType()), TableColumn("leaves", "int", T.IntegerType())]
@@ -56,3 +57,71 @@ def test_a_column_that_was_added_after_the_oldest_file_and_renamed_later_is_foun
 
 def test_columns_that_were_only_added_need_no_other_names() -> None:
     assert Files(("id",), ("id", "leaves")).renamed() == {}
+
+
+def test_files_without_names_are_told_also_where_the_table_calls_its_columns_like_that() -> None:
+    nameless = [TableColumn("_col0", "int", T.IntegerType()), TableColumn("_col1", "int", T.IntegerType())]
+    files = Files(("_col0", "_col1"), ("_col0", "_col1"))
+    given = [SimpleNamespace(uri=uri, min_write_id=1, max_write_id=1) for uri in files.names]
+    found = renamed_columns(files, given, nameless, altered=False)  # type: ignore[arg-type]
+    assert found == dict.fromkeys(("f0", "f1"), ("_col0", "_col1"))
+
+
+FOREIGN, OWN = False, True
+
+
+@pytest.mark.parametrize(
+    ("columns", "file", "own", "read"),
+    [
+        ("a b", "a b", FOREIGN, None),
+        ("a b c", "a b", FOREIGN, None),
+        ("x b", "a b", FOREIGN, "a b"),
+        ("x b c", "a b", FOREIGN, "a b -"),
+        ("a b", "b a", FOREIGN, None),
+        ("b c", "a b z", FOREIGN, None),
+        ("a b c", "b c", FOREIGN, None),
+        ("x b a", "a b", FOREIGN, None),
+        ("x b a", "a b", OWN, "a b -"),
+        ("b a", "a b", OWN, "a b"),
+        ("x y", "_col0 _col1", OWN, None),
+    ],
+)
+def test_columns_of_files_without_acid_columns(columns: str, file: str, own: bool, read: str | None) -> None:
+    """By position where columns may have been renamed; by name where files may have been there before the table."""
+
+    table = [TableColumn(name, "int", T.IntegerType()) for name in columns.split()]
+    fs: Any = SimpleNamespace(footers=SimpleNamespace(orc_columns=lambda uri: [(name, "int") for name in file.split()]))
+    for altered in (True, False):
+        found = stored_columns(fs, [SimpleNamespace(uri="f")], table, altered=altered, own=own)
+        assert {uri: " ".join(c.name or "-" for c in stored) for uri, stored in found.items()} == (
+            {} if read is None else {"f": read}
+        )
+
+
+def test_of_a_table_that_was_never_altered_one_file_without_acid_columns_speaks_for_all() -> None:
+    asked = []
+
+    def columns_of(uri: str) -> list[tuple[str, str]]:
+        asked.append(uri)
+        return [("a", "int")]
+
+    fs: Any = SimpleNamespace(footers=SimpleNamespace(orc_columns=columns_of))
+    files = [SimpleNamespace(uri=uri) for uri in ("f", "g")]
+    assert stored_columns(fs, files, [TableColumn("a", "int", T.IntegerType())], altered=False) == {}
+    assert asked == ["f"]
+    assert stored_columns(fs, [], [], altered=True) == {}
+
+
+def test_a_column_of_texts_that_was_something_else_is_told() -> None:
+    stored_as = [("a", "decimal(5,2)"), ("b", "char(3)")]
+    fs: Any = SimpleNamespace(footers=SimpleNamespace(orc_columns=lambda uri: stored_as))
+    table = [TableColumn(name, "string", T.StringType()) for name in ("a", "b")]
+    [stored] = stored_columns(fs, [SimpleNamespace(uri="f")], table, altered=True).values()
+    assert [(c.name, c.is_other) for c in stored] == [("a", True), ("b", False)]
+
+
+def test_the_fields_of_a_struct_are_read_from_the_text_of_its_type() -> None:
+    assert orc_fields("struct<a:int,`b,``c>`:decimal(5,2),d:struct<x:array<int>,`y>,`:map<int,string>>,e:string>") == [
+        ("a", "int"), ("b,`c>", "decimal(5,2)"), ("d", "struct<x:array<int>,`y>,`:map<int,string>>"), ("e", "string"),
+    ]  # fmt: skip
+    assert orc_fields("struct<>") == []

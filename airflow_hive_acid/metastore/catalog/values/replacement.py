@@ -75,10 +75,10 @@ def replaced(table: Table, new: Table, location: str | None = None) -> Replaced:
         change = replace_columns(table, new.columns, _comments(table, new))
     except InvalidArgumentsError as problem:
         raise InvalidArgumentsError(f"CREATE OR REPLACE of {name}: {problem}. Or {_OTHERWISE}") from None
-    if change.renamed and table.is_insert_only and table.format != "text":
+    if change.renamed and table.is_insert_only and table.format not in ("orc", "text"):
         old, given = next(iter(change.renamed.items()))
         raise InvalidArgumentsError(
-            f"CREATE OR REPLACE of {name}: column {old} would become {given}, and files of insert-only tables are read "
+            f"CREATE OR REPLACE of {name}: column {old} would become {given}, and files of {table.format} are read "
             f"by the names of their columns: older snapshots would have NULL there. Keep the name, or {_OTHERWISE}"
         )
     storage = change.made_of(table.storage)
