@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
@@ -44,6 +45,7 @@ ROW_ID = (
 """The pseudo column ``row__id``, from the identity columns."""
 _DELETED = f"{schema.INTERNAL_PREFIX}deleted_"
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+_NO_COLUMN = T.StructType([T.StructField(f"{schema.INTERNAL_PREFIX}nothing", T.BooleanType())])
 
 
 def open_table(
@@ -221,11 +223,13 @@ def without_deleted(
 
 
 def delete_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
-    """Delete events that the snapshot sees; their ``row`` is reduced to one column, all NULL."""
-    row = schema.row_type(table.columns)
-    cheapest = schema.cheapest_column(row) or row.names[0]
-    narrow = schema.row_type([c for c in table.columns if c.name == cheapest])
-    return only_seen(scan_events(spark, narrow, files, table.partitions, (schema.DELETED,)), table, files)
+    """Delete events that the snapshot sees; their ``row`` is reduced to one column, all NULL.
+
+    The column is one that no file has: one of the table may have another type in a file that was written before
+    columns were renamed, and orc-core does not read the one as the other, NULL or not.
+    """
+    found = scan_events(spark, _NO_COLUMN, files, table.partitions, (schema.DELETED,))
+    return only_seen(found, table, files)
 
 
 def data_columns(table: OpenTable) -> list[str | Column]:
