@@ -51,6 +51,9 @@ _DONE = (
     .values(HAC_STATE=ClaimState.COMMITTED.value, HAC_RESULT=bindparam("result"), HAC_UPDATED=clock_ms())
 )
 _COMMIT = _DONE.where(_C.HAC_TXNID == bindparam("txn_id"))
+_ADOPT = update(HIVE_ACID_CLAIM).where(*_KEY, _C.HAC_STATE == ClaimState.COMMITTED.value).values(
+    HAC_LIFE=bindparam("life")
+)  # fmt: skip
 _ACKNOWLEDGE = (
     update(HIVE_ACID_CLAIM)
     .where(_C.HAC_SCOPE == bindparam("scope"), _C.HAC_STATE == ClaimState.COMMITTED.value)
@@ -161,6 +164,9 @@ class Claims:
                 return Claim(wish, resumed)
             decision = decide(record, wish)
             if isinstance(decision, Recorded):
+                if record is not None and record.life != wish.life:
+                    # It belongs to this life from here on: once it is acknowledged, a retry is none of a later one.
+                    connection.execute(_ADOPT, {**_key(wish), "life": wish.life})
                 return decision
             _write(connection, wish, owner, decision)
             return Claim(wish, owner, decision.earlier_txns, decision.again)

@@ -195,6 +195,28 @@ def test_deliberate_rerun_applies_again_and_says_so(engine, client, fake, events
     assert len(fake.specs) == 2
 
 
+def test_what_a_cleared_task_has_found_applied_is_not_applied_by_its_retry(engine, client, fake, states):
+    """
+    t1  life 0: the first statement commits, the second fails; no try is left, and the task fails
+    t2  life 1 (somebody clears it): the first is found applied, the second commits, the success is acknowledged; the
+        worker dies before Airflow hears of it
+    t3  life 1: the retry applies neither
+    """
+    fake.meanwhile = lambda spec: None if len(fake.specs) == 1 else fake_failure(spec)
+    with pytest.raises(JobFailedError):
+        engine.run(f"{INSERT}; {UPDATE}", once=ONCE)
+    fake.meanwhile, fake.is_alive = None, True
+    cleared = engine.run(f"{INSERT}; {UPDATE}", once=NEXT_LIFE)
+    client.claims.acknowledge(NEXT_LIFE.scope)
+    retried = engine.run(f"{INSERT}; {UPDATE}", once=NEXT_LIFE)
+    assert [result.txn_id for result in retried] == [result.txn_id for result in cleared]
+    assert list(states().values()).count("COMMITTED") == 2
+    # Cleared once more, after a success, both are applied again.
+    client.claims.acknowledge(NEXT_LIFE.scope)
+    again = engine.run(f"{INSERT}; {UPDATE}", once=dataclasses.replace(ONCE, life="2"))
+    assert {result.txn_id for result in again}.isdisjoint(result.txn_id for result in cleared)
+
+
 def test_deliberate_rerun_may_skip(engine, client, fake):
     engine.run(INSERT, once=ONCE)
     client.claims.acknowledge(ONCE.scope)
