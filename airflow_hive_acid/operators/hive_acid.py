@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
 
+from airflow_hive_acid.airflow_versions import AirflowSkipException
 from airflow_hive_acid.errors import (
     HiveAcidError,
     LocksDeniedForNowError,
@@ -74,7 +75,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     :param lease: the output of a HiveAcidGrabLeaseOperator. The statements do not wait for it (R6), commit only while
         it is held (R8), and extend it while they run; so they wait for locks in the worker slot. (templated)
     :param transaction: the output of the task that begins a transaction across tasks: the statements run in it. Inside
-        ``with hive_acid_transaction(…)`` every task gets it; ``False`` keeps one out of it. (templated)
+        ``with hive_acid_transaction(…)`` every task gets it; ``False`` keeps one out of it. Of a begin that was skipped
+        or failed there is none, and the task is skipped. (templated)
     :param openlineage_inject_parent_job_info: give the Spark application this task as its parent, for a Spark that has
         OpenLineage's listener (in the Spark settings); by default as ``[openlineage] spark_inject_parent_job_info``
         says. ``openlineage_inject_transport_info`` gives it Airflow's transport as well.
@@ -138,6 +140,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         self.on_rerun = on_rerun
         self.lease = lease
         self.transaction = transaction
+        self._is_given_a_transaction = not (transaction is None or transaction is False)
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
         self.deferrable = deferrable
@@ -182,6 +185,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         )
         if self.transaction not in EMPTY:
             return self._run_as_member(context, hook)
+        self._require_none_missing()
         agent, once = agent_info(context), once_of(context, self.on_rerun)
         try:
             self.gather_lineage(hook)
@@ -215,6 +219,17 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
             self._running = None
         self.linked = linked_to(document)
         return document
+
+    def _require_none_missing(self) -> None:
+        """Leave out the work of a transaction that was not begun: alone it would be applied, and stay (R14).
+
+        :raises AirflowSkipException: when its begin was skipped, as of a try that is not needed, or has failed.
+        """
+        if self.transaction in ("None", "null") or (self.transaction is None and self._is_given_a_transaction):
+            raise AirflowSkipException(
+                "the transaction that it was to work in was not begun, so nothing is applied; its trigger rule lets it "
+                "run after a begin that was skipped or failed"
+            )
 
     def _run_as_member(self, context: Context, hook: HiveAcidHook) -> dict[str, Any]:
         """Work in a transaction across tasks when this task's turn has come."""
