@@ -213,6 +213,7 @@ class HiveAcidCommitTransactionOperator(_OfTransaction):
                 hook.get_engine(agent_info=agent_info(context)) as engine,
             ):
                 txn_id = read_transaction(self.transaction)
+                self._require_whole(context, hook, txn_id)
                 try:
                     txn, records = engine.commit_shared(txn_id)
                 except HiveAcidError as error:
@@ -231,6 +232,41 @@ class HiveAcidCommitTransactionOperator(_OfTransaction):
         with HiveAcidHook(self.hive_acid_conn_id) as hook:
             tell_commits(self, context, hook, document)
         return document
+    def _require_whole(self, context: Context, hook: HiveAcidHook, txn_id: int) -> None:
+        """Refuse to commit a part: what tasks did in a transaction before this one is none of its work.
+
+        Who clears a task of a group clears its begin with it, and not the tasks that had succeeded before.
+
+        :raises InvalidArgumentsError: names such a task.
+        """
+        from airflow_hive_acid.metastore.records import SharedState
+
+        shared = hook.get_conn().shared_txns
+        txn = shared.find(txn_id)
+        earlier = shared.done_before(txn_id) if txn is not None and txn.state is SharedState.OPEN else []
+        earlier = [name for name in earlier if self._is_member(name)]
+        if not earlier:
+            return
+        states = _states(context, sorted({name[3] for name in earlier}))
+        for *_, task_id, index in earlier:
+            key = task_id if index == "-1" else f"{task_id}_{index}"
+            if states.get(key) == "success":
+                raise InvalidArgumentsError(
+                    f"{txn} is not committed: task {key} has succeeded in an earlier transaction of this run, and what "
+                    "it did there is none of this one's work, so a part would be committed. Clear the task that begins "
+                    "the transaction with everything that follows it"
+                )
+
+    def _is_member(self, name: Sequence[str]) -> bool:
+        """Whether a task that was a member of an earlier transaction is one still, as far as its DAG tells."""
+        dag, task_id = self.get_dag(), name[3]
+        if dag is None:
+            return True
+        if not dag.has_task(task_id):
+            return False
+        task: Any = dag.get_task(task_id)
+        given = getattr(task, "partial_kwargs", {}).get("transaction", getattr(task, "transaction", None))
+        return given is not False
 
 
 class HiveAcidEndTransactionOperator(_OfTransaction):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, insert, or_, select, update
+from sqlalchemy import Integer, String, bindparam, delete, func, insert, or_, select, update
 
 from airflow_hive_acid.errors import ClaimLostError, NoSuchTxnError
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.database.database import Database
     from airflow_hive_acid.metastore.txns.withdrawals import GivenUp
 
+_NAMES = 5
+"""So many parts of a scope are names."""
 _T = HIVE_ACID_SHARED_TXN.c
 _M = HIVE_ACID_MEMBER.c
 _BY_ID = _T.HST_TXNID == bindparam("txn_id")
@@ -59,6 +61,16 @@ _MEMBERS = (
     select(_M.HSM_MEMBER, _M.HSM_NAME, _M.HSM_STATE, _M.HSM_JOBS, _M.HSM_RESULT)
     .where(_M.HSM_TXNID == bindparam("txn_id"))
     .order_by(_M.HSM_UPDATED, _M.HSM_MEMBER)
+)
+_EARLIER = (
+    select(_T.HST_SCOPE, _M.HSM_NAME)
+    .join_from(HIVE_ACID_SHARED_TXN, HIVE_ACID_MEMBER, _M.HSM_TXNID == _T.HST_TXNID)
+    .where(
+        _T.HST_TXNID < bindparam("txn_id"),
+        func.substr(_T.HST_SCOPE, 1, bindparam("length", type_=Integer)) == bindparam("beginning", type_=String),
+        _M.HSM_STATE == MemberState.DONE.value,
+    )
+    .order_by(_T.HST_TXNID, _M.HSM_UPDATED, _M.HSM_MEMBER)
 )
 _MEMBER = update(HIVE_ACID_MEMBER).where(
     _M.HSM_TXNID == bindparam("txn_id"), _M.HSM_MEMBER == bindparam("member")
@@ -153,6 +165,30 @@ class SharedTxns:
     def members(self, txn_id: int) -> list[Member]:
         """Its members, in the order in which they changed last."""
         return self._database.read(lambda connection: _members(connection, txn_id))
+
+    def done_before(self, txn_id: int) -> list[tuple[str, ...]]:
+        """Names of members that finished in earlier transactions of the same task, and have not finished in this one.
+
+        :raises NoSuchTxnError: when there is no such record.
+        """
+
+        def operation(connection: Connection) -> list[tuple[str, ...]]:
+            txn = _find(connection, txn_id)
+            if txn is None:
+                raise _missing(txn_id)
+            # The run, the task and its index: what else is in a scope may be new when the task is cleared.
+            task = txn.scope[:_NAMES]
+            beginning = _json(task)[:-1]
+            of_task = {"txn_id": txn_id, "beginning": beginning, "length": len(beginning)}
+            here = {m.name for m in _members(connection, txn_id) if m.state is MemberState.DONE}
+            earlier = dict.fromkeys(
+                name
+                for scope, name in connection.execute(_EARLIER, of_task)
+                if json.loads(scope)[:_NAMES] == list(task) and name not in here
+            )
+            return [tuple(json.loads(name)) for name in earlier]
+
+        return self._database.read(operation)
 
     def open_ones(self) -> list[SharedTxn]:
         """All that are neither committed nor aborted."""

@@ -285,6 +285,59 @@ def test_operator_that_is_given_a_transaction_that_was_not_begun_is_skipped(clie
         assert operator.execute(context_of(operator.task_id))["inserted"] == 1
 
 
+@pytest.mark.rule("R14")
+def test_commit_without_the_work_of_tasks_that_were_not_cleared_is_refused(client: Any, spark: Any) -> None:
+    """
+    t1  a and b work in a transaction; b fails for good, and it is given up
+    t2  somebody clears b: Airflow clears the begin with it, and a, which has succeeded, does not run again
+    t3  b works in the new transaction; its commit would show b's part alone
+    """
+
+    def begun(life: int = 1) -> dict[str, Any]:
+        context = context_of("load.begin")
+        context["ti"].max_tries = life
+        return HiveAcidBeginTransactionOperator(task_id="load.begin", tables=TABLES).execute(context)
+
+    def work(task_id: str, transaction: Any) -> None:
+        table = {"a": "sales.orders", "b": "sales.returns"}[task_id]
+        HiveAcidOperator(task_id=task_id, sql=f"INSERT INTO {table} VALUES (1)", transaction=transaction).execute(  # noqa: S608
+            context_of(task_id)
+        )
+
+    def commit(transaction: Any, **states: str) -> Any:
+        def told(dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
+            assert (dag_id, task_ids, run_ids) == ("dag", ["a"], ["run"])
+            return {"run": states}
+
+        context = context_of("commit")
+        context["ti"].get_task_states = told
+        return HiveAcidCommitTransactionOperator(task_id="commit", transaction=transaction).execute(context)
+
+    first = begun()
+    work("a", first)
+    spark.meanwhile = lambda spec: fail()
+    with pytest.raises(AirflowException):
+        work("b", first)
+    spark.meanwhile, spark.is_alive = None, True
+    HiveAcidEndTransactionOperator(task_id="end", transaction=first).execute(context_of("end"))
+
+    second = begun(life=2)
+    work("b", second)
+    with pytest.raises(AirflowFailException, match="task a has succeeded in an earlier transaction of this run"):
+        commit(second, a="success")
+    assert not visible(client, "sales.returns")
+    # Had it been left out this time, by a branch, or were it cleared with the others, nothing would be missing.
+    assert commit(second, a="skipped")["inserted"] == 1
+    third = begun(life=3)
+    work("a", third)
+    work("b", third)
+    assert commit(third)["inserted"] == 2
+
+
+def fail() -> None:
+    raise JobFailedError("out of memory")
+
+
 @pytest.mark.rule("R9")
 def test_who_ends_the_keeper_ends_the_transaction(client: Any, spark: Any) -> None:
     """Marking it as failed in Airflow aborts the transaction, and nobody works in it any more."""
