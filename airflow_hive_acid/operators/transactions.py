@@ -232,6 +232,7 @@ class HiveAcidCommitTransactionOperator(_OfTransaction):
         with HiveAcidHook(self.hive_acid_conn_id) as hook:
             tell_commits(self, context, hook, document)
         return document
+
     def _require_whole(self, context: Context, hook: HiveAcidHook, txn_id: int) -> None:
         """Refuse to commit a part: what tasks did in a transaction before this one is none of its work.
 
@@ -318,15 +319,30 @@ class HiveAcidTransactionOutcomeOperator(BaseOperator):
         """
         instance = context["ti"]
         why = "none of its tries has begun"
+        states = _states(context, [task_id for ids in self.tries for task_id in ids])
+
+        def told(task_id: str, key: str = "return_value", state: str = "success") -> Any:
+            # What a task has told before it was cleared stays where it has not run again since.
+            mapped = f"{task_id}_{instance.map_index}"
+            is_now = states.get(mapped, states.get(task_id)) == state
+            return instance.xcom_pull(task_ids=task_id, key=key) if is_now else None
+
         for number, (begin, commit, end) in enumerate(self.tries, start=1):
-            if instance.xcom_pull(task_ids=begin, key=_SKIPPED):
+            if told(begin, _SKIPPED, "skipped"):
                 raise AirflowSkipException("it was committed before, and on_rerun says to skip it then")
-            committed, ended = instance.xcom_pull(task_ids=commit), instance.xcom_pull(task_ids=end)
+            committed, ended = told(commit), told(end)
             if committed is not None:
                 return {"try": number, **committed}
             if ended is not None:
                 why = f"try {number}: {ended['error']}: {ended['reason']}"
         raise AirflowFailException(f"the transaction is not committed; {why}")
+
+
+def _states(context: Context, task_ids: Sequence[str]) -> dict[str, str]:
+    """States of tasks of this run, by id; of mapped ones with ``_`` and the index behind it."""
+    instance: Any = context["ti"]
+    found = instance.get_task_states(dag_id=instance.dag_id, task_ids=list(task_ids), run_ids=[instance.run_id])
+    return {name: str(state) for name, state in found.get(instance.run_id, {}).items()}
 
 
 def may_retry(error: str | None, retry_on: Sequence[str]) -> bool:

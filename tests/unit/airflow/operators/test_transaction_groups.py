@@ -169,10 +169,20 @@ def test_triggers_survive_their_journey():
 
 
 class Instance(SimpleNamespace):
-    """A task instance with XComs."""
+    """A task instance with XComs.
+
+    :ivar states: of tasks that have not succeeded.
+    """
+
+    dag_id, run_id, map_index, states = "d", "r", -1, {}
 
     def xcom_pull(self, task_ids, key="return_value"):
         return self.xcoms.get((task_ids, key))
+
+    def get_task_states(self, dag_id, task_ids, run_ids):
+        assert (dag_id, run_ids) == (self.dag_id, [self.run_id])
+        told = {name for name, _ in self.xcoms} & set(task_ids)
+        return {self.run_id: {**dict.fromkeys(told, "success"), **self.states}}
 
 
 def test_next_try_begins_after_a_conflict_only_and_after_a_pause():
@@ -206,5 +216,24 @@ def test_outcome_says_which_try_was_committed_or_why_none_was():
         run(e1=ended)
     with pytest.raises(AirflowFailException, match="none of its tries has begun"):
         run()
+    skipped = {("b1", "hive_acid_skipped"): True}
     with pytest.raises(AirflowSkipException, match="committed before"):
-        outcome.execute({"ti": Instance(xcoms={("b1", "hive_acid_skipped"): True})})
+        outcome.execute({"ti": Instance(xcoms=skipped, states={"b1": "skipped"})})
+    with pytest.raises(AirflowFailException, match="none of its tries has begun"):
+        outcome.execute({"ti": Instance(xcoms=skipped, states={"b1": "upstream_failed"})})
+
+
+def test_outcome_does_not_tell_what_was_committed_before_the_group_was_cleared():
+    """
+    t1  try 1 commits; somebody clears the group, to apply it again
+    t2  a task of it fails: the commit does not run, and what it had returned in t1 is still there
+    """
+    outcome = HiveAcidTransactionOutcomeOperator(task_id="outcome", tries=[("b1", "c1", "e1")])
+    ended = {"error": "JobFailedError", "reason": "why"}
+    xcoms = {("c1", "return_value"): {"txn_id": 7}, ("e1", "return_value"): ended}
+    with pytest.raises(AirflowFailException, match="not committed; try 1: JobFailedError: why"):
+        outcome.execute({"ti": Instance(xcoms=xcoms, states={"c1": "upstream_failed"})})
+    with pytest.raises(AirflowFailException, match="none of its tries has begun"):
+        outcome.execute({"ti": Instance(xcoms=xcoms, states={"c1": "upstream_failed", "e1": "upstream_failed"})})
+    mapped = Instance(xcoms=xcoms, map_index=2, states={"c1_2": "success", "e1_2": "success"})
+    assert outcome.execute({"ti": mapped})["txn_id"] == 7
