@@ -109,9 +109,19 @@ class Script:
         self._total = total
         self._snapshot = snapshot
         self._once = once
-        self._patience = patience
+        self._given_patience = patience
+        self._stays = False
         self._number = 0
         self.results: list[StatementResult] = []
+
+    @property
+    def _patience(self) -> Patience | None:
+        """How long the next statement waits for its locks here.
+
+        Another process would fill the temporary tables anew, from what is there by then: once something was applied
+        beside them, it would not go on where this one is.
+        """
+        return None if self._stays else self._given_patience
 
     def run(self, block: Block) -> None:
         """Run a block of the script."""
@@ -161,9 +171,12 @@ class Script:
         writes = any(isinstance(statement, _WRITES) for statement in block.statements)
         claim = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else UNCLAIMED
         if isinstance(claim, AlreadyApplied):
+            self._was_applied(block.statements, claim.results)
             self._repeat(block.statements, claim.results)
             return
         operations, wanted = declared_operations(self._context, block.statements)
+        for statement in block.statements:
+            self.temporary.require_kept(statement)
         if not operations:
             # Views, or queries of constants: there is nothing to lock, nothing to commit.
             for statement in block.statements:
@@ -181,6 +194,12 @@ class Script:
                 transaction.abort("rollback")
             else:
                 transaction.remember(self.results[before:])
+        self._stays |= writes and self.temporary.are_there
+
+    def _was_applied(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
+        """An earlier try has applied statements, when its temporary tables held what they held then."""
+        self._stays |= self.temporary.are_there
+        self.temporary.changed_before(statements, [table for result in results for table in result.write_ids])
 
     def _claimed(self, unit: int, statements: Sequence[Statement]) -> ToApply | AlreadyApplied:
         """The claim on statements that are about to run, if they are to be applied once.
@@ -211,10 +230,13 @@ class Script:
         """Run a statement that writes, in a transaction of its own; once, if the script is to be applied once."""
         claim = self._claimed(self._number, [statement])
         if isinstance(claim, AlreadyApplied):
+            self._was_applied([statement], claim.results)
             return self._again(statement, dataclasses.replace(claim.results[0], kind=statement.kind_text))
+        self.temporary.require_kept(statement)
         result: StatementResult | None = None
         with _settled(claim) as settled:
             result = run(claim)
+        self._stays |= self.temporary.are_there
         return result or dataclasses.replace(settled[0], kind=statement.kind_text)
 
     def _alone(self, statement: Statement) -> None:
@@ -266,6 +288,7 @@ class Script:
 
     def _queried(self, statement: Select | InsertDirectory) -> StatementResult:
         """The rows of a query, or the files that they became."""
+        self.temporary.require_kept(statement)
         if isinstance(statement, Select):
             return run_query(self._context, plan_of(self._context, statement), self._snapshot, patience=self._patience)
         return insert_directory(self._context, statement, self._once, self._number, self._patience)

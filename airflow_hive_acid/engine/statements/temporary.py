@@ -17,7 +17,7 @@ from airflow_hive_acid.engine.definitions.ctas import columns_of
 from airflow_hive_acid.engine.definitions.ddl import definition_like, settle_warehouse, warehouse_files
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.query import run_query
-from airflow_hive_acid.engine.statements.plans import plan_of
+from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import Column, Source
@@ -26,11 +26,15 @@ from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.plans import ExportTemplate, SelectTemplate
 from airflow_hive_acid.sql.model.statements import (
     CreateTemporaryTable,
+    Delete,
     DropTable,
+    Fragment,
     Insert,
+    Merge,
     MultiInsert,
     Select,
     Truncate,
+    Update,
 )
 from airflow_hive_acid.sql.text.quoting import identifier
 
@@ -40,17 +44,26 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan
-    from airflow_hive_acid.sql.model.statements import Fragment, Statement
+    from airflow_hive_acid.sql.model.statements import Statement
 
 _FORMAT = "parquet"
 
 
 @dataclass(slots=True)
 class _TemporaryTable:
+    """A temporary table.
+
+    :param reads: the tables that its rows came from.
+    :param changed: the one of them that the script itself has changed in an earlier try: what is in it now is not what
+        the try that went before had.
+    """
+
     columns: tuple[Column, ...]
     place: str
     hidden: Source | None
     inserts: int = field(default=0)
+    reads: set[str] = field(default_factory=set)
+    changed: str | None = None
 
 
 class TemporaryTables:
@@ -93,6 +106,45 @@ class TemporaryTables:
                 "its rows back; write it before the BEGIN. It can be read inside"
             )
 
+    @property
+    def are_there(self) -> bool:
+        """Whether there are any now."""
+        return bool(self._tables)
+
+    def changed_before(self, statements: Sequence[Statement], written: Sequence[str]) -> None:
+        """An earlier try of the script has applied statements: those that were filled anew from what these changed are
+        not what they were.
+
+        :param written: tables that they wrote, beside those that they name.
+        """
+        inserts = [i for s in statements for i in (s.inserts if isinstance(s, MultiInsert) else (s,))]
+        named = [getattr(i, "table", None) for i in inserts]
+        changed = {str(table) for table in named if table is not None} | set(written)
+        for table in self._tables.values():
+            table.changed = table.changed or min(table.reads & changed, default=None)
+
+    def require_kept(self, statement: Statement) -> None:
+        """Refuse to go on with rows that are not those that an earlier try has gone on with.
+
+        :raises InvalidArgumentsError: naming what can be done.
+        """
+        if any(table.changed is not None for table in self._tables.values()):
+            for plan in self._plans_of(statement):
+                self._read_by(plan)
+
+    def _plans_of(self, statement: Statement) -> list[Plan]:
+        query = getattr(statement, "query", None)
+        if isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
+            return plans_of(self._context, statement)
+        return [plan_of(self._context, Select(query, **statement.origin))] if isinstance(query, Fragment) else []
+
+    def _not_kept(self, name: str, changed: str) -> InvalidArgumentsError:
+        return InvalidArgumentsError(
+            f"the temporary table {name} was filled from {changed}, which this script has changed in an earlier try: "
+            "what it held then is gone, and other rows would be gone on with. Put the statements that belong together "
+            "between BEGIN and COMMIT, or use a table that is not temporary"
+        )
+
     def run(self, statement: Statement, patience: Patience | None = None) -> StatementResult:
         """Run a statement about a temporary table.
 
@@ -109,6 +161,7 @@ class TemporaryTables:
                 self._show(name)
             case Truncate(partition=()) if name is not None:
                 self._empty(self._tables[name])
+                self._tables[name].reads, self._tables[name].changed = set(), None
                 self._none(self._tables[name])
                 self._show(name)
             case DropTable() if name is not None:
@@ -178,11 +231,11 @@ class TemporaryTables:
         if not statement.overwrite:
             return self._add(table, plan, filled, patience)
         # Beside what is there, which the query may read.
-        new = dataclasses.replace(table)
+        new = dataclasses.replace(table, reads=set())
         self._empty(new, delete=False)
         inserted = self._add(new, plan, filled, patience)
         self._delete(table.place)
-        table.place, table.inserts = new.place, new.inserts
+        table.place, table.inserts, table.reads, table.changed = new.place, new.inserts, new.reads, None
         return inserted
 
     def _planned_insert(self, statement: Insert, patience: Patience | None) -> tuple[Plan, list[str]]:
@@ -201,6 +254,7 @@ class TemporaryTables:
         """
         if not isinstance(plan.template, SelectTemplate):
             raise AssertionError("a select without its template")
+        table.reads |= self._read_by(plan)
         names = [f"c{number}" for number in range(len(filled))]
         values = dict(zip(filled, names, strict=True))
         wanted = ", ".join(
@@ -216,6 +270,19 @@ class TemporaryTables:
             raise AssertionError("an export without an answer")
         self._context.filesystem.rename_directory(written, paths.join(table.place, str(table.inserts)))
         return int(result.rows.rows[0][0])
+
+    def _read_by(self, plan: Plan) -> set[str]:
+        """The tables whose rows a query reads, over other temporary tables, too.
+
+        :raises InvalidArgumentsError: for a temporary table that is not what it was in an earlier try.
+        """
+        found = {read.table for read in plan.reads}
+        for source in plan.sources:
+            other = self._tables.get(source.name)
+            if other is not None and other.changed is not None:
+                raise self._not_kept(source.name, other.changed)
+            found |= set() if other is None else other.reads
+        return found
 
     def _none(self, table: _TemporaryTable) -> int:
         """Files without rows: where there are none, Spark does not know the columns."""

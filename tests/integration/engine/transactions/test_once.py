@@ -1,5 +1,7 @@
 """R14: several tries of a script apply each of its writes once. The Spark side is made up."""
 
+# ruff: noqa: S608 - statements put together from the names of the tests
+
 import contextlib
 import dataclasses
 import threading
@@ -17,6 +19,7 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
     TxnAbortedError,
 )
+from airflow_hive_acid.format.jobs import Insert
 from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.metastore.txns.aborts import AbortedTxns
 
@@ -270,6 +273,66 @@ def test_lost_commit_that_did_not_happen_cannot_happen_later(engine, client, fak
         commit(txn_id, **kwargs)
     assert engine.run(INSERT, once=ONCE)[0].write_ids == {"w.t": 2}
 
+
+TEMPORARY = "CREATE TEMPORARY TABLE x AS SELECT a FROM w.t"
+DELETE = "DELETE FROM w.t WHERE a = 1"
+ON = "INSERT INTO w.p PARTITION (k = 'n') SELECT c0 FROM x"
+LATE = "INSERT INTO w.p PARTITION (k = 'm') VALUES (1)"
+
+
+def inserts_fail(spec):
+    if isinstance(spec.step, Insert):
+        fake_failure(spec)
+
+
+def test_rows_of_a_temporary_table_that_are_gone_are_not_gone_on_with(engine, fake, states):
+    """
+    t1  rows go into a temporary table, and are deleted from the table they were in; the INSERT of them fails
+    t2  the retry fills the temporary table anew, from what is left: inserting that would lose the rows in silence
+    """
+    fake.meanwhile = inserts_fail
+    with pytest.raises(JobFailedError):
+        engine.run(f"{TEMPORARY}; {DELETE}; {ON}", once=ONCE)
+    fake.meanwhile, fake.is_alive = None, True
+    for later in (
+        ON,
+        "SELECT c0 FROM x",
+        f"BEGIN; {ON}; COMMIT",
+        "CREATE TEMPORARY TABLE y AS SELECT c0 FROM x",
+        "CREATE TEMPORARY VIEW v AS SELECT c0 FROM x; INSERT INTO w.t SELECT c0, 'y' FROM v",
+        "DELETE FROM w.t WHERE a IN (SELECT c0 FROM x)",
+    ):
+        with pytest.raises(InvalidArgumentsError, match=r"temporary table x was filled from w\.t, which this script"):
+            engine.run(f"{TEMPORARY}; {DELETE}; {later}", once=ONCE)
+    inserted = [spec for spec in fake.specs if isinstance(spec.step, Insert)]
+    assert len(inserted) == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"{TEMPORARY}; {ON}; {LATE}",
+        f"CREATE TEMPORARY TABLE x AS SELECT a FROM w.p; {DELETE}; INSERT INTO w.t SELECT c0, 'x' FROM x",
+        f"{TEMPORARY}; {DELETE}; TRUNCATE TABLE x; INSERT INTO w.t SELECT c0, 'x' FROM x",
+        f"{TEMPORARY}; {DELETE}; INSERT OVERWRITE TABLE x SELECT a FROM w.p; INSERT INTO w.t SELECT c0, 'x' FROM x",
+        f"{TEMPORARY}; {DELETE}; DROP TABLE x; INSERT INTO w.t VALUES (2, 'x')",
+        f"{TEMPORARY}; BEGIN; {DELETE}; {ON}; COMMIT; {INSERT}",
+    ],
+)
+def test_temporary_tables_that_hold_what_they_held_are_gone_on_with(engine, fake, script):
+    number = script.count("INSERT INTO w.")
+
+    def last_fails(spec):
+        nonlocal number
+        number -= isinstance(spec.step, Insert)
+        if isinstance(spec.step, Insert) and not number:
+            fake_failure(spec)
+
+    fake.meanwhile = last_fails
+    with pytest.raises(JobFailedError):
+        engine.run(script, once=ONCE)
+    fake.meanwhile, fake.is_alive = None, True
+    assert engine.run(script, once=ONCE)[-1].inserted == 1
 
 def test_records_are_forgotten_by_age(engine, client, fake):
     engine.run(INSERT, once=ONCE)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
@@ -159,6 +161,36 @@ def test_what_reads_a_table_that_somebody_has_to_himself_waits_elsewhere(
     assert result.kind
     assert states()[document["txn_id"]] == "COMMITTED"
     assert set(states().values()) == {"COMMITTED"}
+    assert client.show_locks() == []
+
+
+MOVE = (
+    "CREATE TEMPORARY TABLE x AS SELECT a FROM w.t; DELETE FROM w.t WHERE a = 1; "
+    "INSERT OVERWRITE TABLE w.p PARTITION (k = 'n') SELECT c0 FROM x"
+)
+
+
+@pytest.mark.rule("R14")
+def test_what_reads_a_temporary_table_waits_here_once_something_was_applied_beside_it(engine, client, fake, states):
+    """
+    t1  rows go into a temporary table, and are deleted from the table they were in
+    t2  the INSERT of them waits: another process would fill the temporary table anew, from what is left
+    t3  the holder goes; the statement goes on where it is
+    """
+    with (
+        client.transaction(tables={"w.p": "overwrite"}, partitioned=["w.p"]) as holder,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        found = pool.submit(engine.run, MOVE, once=ONCE, patience=Patience(0))
+        deadline = time.monotonic() + 60
+        while not found.done() and not any(row.state.name == "WAITING" for row in client.show_locks()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        holder.abort()
+        results = found.result(60)
+    assert [result.kind for result in results][1:] == ["delete", "insert"]
+    # The temporary table itself, and what nothing was applied before, may be waited for elsewhere (READERS).
+    assert sum(type(spec.step).__name__ == "Export" for spec in fake.specs) == 1
     assert client.show_locks() == []
 
 
