@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Looked, Question
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+#: States of a task that still waits, or goes on with what was waited for.
+_GOES_ON = frozenset({"deferred", "scheduled", "queued", "running"})
 #: Attributes that Airflow sets on a trigger; an argument of that name would be overwritten.
 _RESERVED = frozenset({"task", "task_id", "task_instance", "template_ext", "template_fields", "trigger_id", "log"})
 
@@ -109,6 +112,38 @@ class MetastoreWaitTrigger(BaseTrigger):
     async def pause(self) -> None:
         """Until the next look."""
         await asyncio.sleep(self.poll_interval)
+
+    async def on_kill(self) -> None:
+        """Let go, because somebody has ended or cleared the task.
+
+        Airflow calls this, too, in a triggerer that was silent for so long that another one has taken the trigger over:
+        then the task waits there, or goes on already. So its state is asked for first.
+        """
+        if await self._task_goes_on():
+            self.log.info("The task was not ended; another triggerer waits for it, or it goes on")
+        else:
+            await self.let_go()
+
+    async def let_go(self) -> None:
+        """Give up what is held or asked for on behalf of the task; nothing by default."""
+
+    async def _task_goes_on(self) -> bool:
+        instance = getattr(self, "task_instance", None)
+        if instance is None:
+            return False
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        ask = partial(
+            RuntimeTaskInstance.get_task_states, dag_id=instance.dag_id, map_index=instance.map_index,
+            task_ids=[instance.task_id], run_ids=[instance.run_id],
+        )  # fmt: skip
+        try:
+            told = await asyncio.to_thread(ask)
+        except Exception as error:  # noqa: BLE001 - R17: whatever it is, nobody knows; what nobody keeps alive times out
+            self.log.warning("Whether the task was ended is unknown, and nothing is given up: %s", error)
+            return True
+        states = told.get(instance.run_id, {})
+        return any(str(state) in _GOES_ON for state in states.values())
 
 
 def failed(error: Exception) -> TriggerEvent:

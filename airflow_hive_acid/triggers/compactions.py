@@ -40,7 +40,7 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
         self.cancel_on_kill = cancel_on_kill
         self.handed_back = handed_back
 
-    async def on_kill(self) -> None:
+    async def let_go(self) -> None:
         """The task was marked as failed, or cleared: nobody waits for what it asked for."""
         if self.cancel_on_kill:
             async with shared_client(self.hive_acid_conn_id) as client:

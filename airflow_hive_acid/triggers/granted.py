@@ -64,7 +64,7 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
             event["handed_back"] = self.handed_back
             yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
-    async def on_kill(self) -> None:
+    async def let_go(self) -> None:
         """Somebody has ended or cleared the task: withdraw the request and abort the txn."""
         from airflow_hive_acid.metastore.protocol import withdraw
 

@@ -90,7 +90,7 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
         self.log.info("Waiting for a lease on %s: %s", ", ".join(self.objects), text)
         return None
 
-    async def on_kill(self) -> None:
+    async def let_go(self) -> None:
         """The task was cleared or marked: give back the place in the queue, or what was granted to it."""
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 

@@ -53,7 +53,7 @@ class TransactionKeptTrigger(MetastoreWaitTrigger):
         ended = {"state": kept.txn.state.name.lower(), "limit": kept.limit, "reason": kept.txn.reason}
         return {"txn_id": self.txn_id, **ended}
 
-    async def on_kill(self) -> None:
+    async def let_go(self) -> None:
         """Somebody has ended or cleared the keeper: without one the transaction cannot go on."""
         async with shared_client(self.hive_acid_conn_id) as client:
             await asyncio.to_thread(self._give_up, client)
