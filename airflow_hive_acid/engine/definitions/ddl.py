@@ -86,7 +86,8 @@ def warehouse_files(context: Context) -> WarehouseFiles:
 def settle_warehouse(context: Context) -> None:
     """Tell a new metastore where its tables go."""
     if context.warehouse is not None and context.client.catalog.warehouse() is None:
-        context.client.catalog.set_warehouse(context.warehouse)
+        with context.client.claims.applying(None):
+            context.client.catalog.set_warehouse(context.warehouse)
 
 
 def _create_database(context: Context, statement: CreateDatabase) -> None:

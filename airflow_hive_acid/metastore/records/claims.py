@@ -136,8 +136,11 @@ class Claims:
         self._current: ContextVar[Unit | None] = ContextVar("unit", default=None)
 
     @contextlib.contextmanager
-    def applying(self, unit: Unit) -> Iterator[None]:
-        """Around a statement that changes the catalog: the first commit inside marks it as applied."""
+    def applying(self, unit: Unit | None) -> Iterator[None]:
+        """Around a statement that changes the catalog: the first commit inside marks it as applied.
+
+        :param unit: None around what it changes besides: that is not yet the statement.
+        """
         token = self._current.set(unit)
         try:
             yield

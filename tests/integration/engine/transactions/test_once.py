@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import (
     ClaimLostError,
@@ -17,6 +18,7 @@ from airflow_hive_acid.errors import (
     InvalidArgumentsError,
     JobFailedError,
     MetastoreUnavailableError,
+    StorageUnavailableError,
     TxnAbortedError,
 )
 from airflow_hive_acid.format.jobs import Insert
@@ -168,6 +170,26 @@ def test_changes_of_the_catalog_are_made_once(engine, client, fake):
     engine.run(script, once=ONCE)
     engine.run(f"{script}; DROP TABLE w.m", once=ONCE)
     assert not client.catalog.find_tables(["w.n", "w.m"])
+
+
+def test_the_first_statement_of_a_new_metastore_is_no_more_applied_than_it_is(client, fake, warehouse, monkeypatch):
+    """
+    t1  CREATE DATABASE says where the warehouse is, which a new metastore does not know, and fails behind that
+    t2  its retry makes the database
+    """
+
+    def away(*_args):
+        raise StorageUnavailableError("the warehouse does not answer")
+
+    with Engine(client, fake, warehouse, agent_info="tests") as engine:
+        assert client.catalog.warehouse() is None
+        with monkeypatch.context() as patch:
+            patch.setattr("airflow_hive_acid.engine.definitions.ddl.Places.before_create", away)
+            with pytest.raises(StorageUnavailableError):
+                engine.run("CREATE DATABASE n", once=ONCE)
+        assert client.catalog.warehouse() is not None
+        engine.run("CREATE DATABASE n", once=ONCE)
+    assert "n" in client.catalog.list_databases()
 
 
 def test_table_made_from_a_query_is_made_once(engine, client, fake):
