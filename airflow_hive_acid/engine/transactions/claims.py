@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.outcomes.events import AppliedBefore, EarlierTryFenced
@@ -138,7 +139,7 @@ class Claimed:
 
             return mark
 
-        unit = Unit(self.begun, in_commit)
+        unit = Unit(self.begun, in_commit, partial(claims.is_applied, self.claim))
         with claims.applying(unit):
             yield
         if not unit.committed:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import getpass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from airflow_hive_acid.errors import CommitStateUnknownError
 from airflow_hive_acid.metastore.catalog.rows.ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
+from airflow_hive_acid.metastore.database.database import OutcomeUnknownError
 from airflow_hive_acid.metastore.txns.jobs import require_fenced
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ class Unit(Protocol):
 
     def in_commit(self, txn_id: int | None) -> Callable[[Connection], None]:
         """What records it, in the transaction of the change."""
+
+    def is_applied(self, connection: Connection) -> bool:
+        """Whether it is recorded already: the answer to the commit was lost."""
 
 
 class CatalogChanges:
@@ -63,19 +68,31 @@ class CatalogChanges:
         """A verb that is a transaction of its own, with its events.
 
         :param kinds: of ids that it may need, fetched before.
+        :raises CommitStateUnknownError: when the answer to the commit of a recorded piece of work was lost: its record
+            says what became of it (R17).
         """
         for kind in kinds:
             self.ids.reserve(kind, 1)
-        unit = self._unit()
+        unit, tried = self._unit(), False
 
         def whole(connection: Connection) -> T:
+            nonlocal tried
+            again, tried = tried, True
+            if again and unit is not None and unit.is_applied(connection):
+                # What it has made would be found as somebody else's.
+                raise CommitStateUnknownError("the connection broke while the change of the catalog was committed")
             result = operation(connection)
             if unit is not None:
                 unit.in_commit(None)(connection)
             self._fence(connection)
             return result
 
-        result = self.database.run(self.events.finishing(whole))
+        try:
+            result = self.database.run(self.events.finishing(whole))
+        except OutcomeUnknownError as error:
+            if unit is None:
+                raise
+            raise CommitStateUnknownError(str(error)) from error
         if unit is not None:
             unit.committed = True
         return result

@@ -51,6 +51,9 @@ _DONE = (
     .values(HAC_STATE=ClaimState.COMMITTED.value, HAC_RESULT=bindparam("result"), HAC_UPDATED=clock_ms())
 )
 _COMMIT = _DONE.where(_C.HAC_TXNID == bindparam("txn_id"))
+_APPLIED = select(_C.HAC_STATE).where(
+    *_KEY, _C.HAC_OWNER == bindparam("owner"), _C.HAC_STATE != ClaimState.CLAIMED.value
+)  # fmt: skip
 _ADOPT = update(HIVE_ACID_CLAIM).where(*_KEY, _C.HAC_STATE == ClaimState.COMMITTED.value).values(
     HAC_LIFE=bindparam("life")
 )  # fmt: skip
@@ -120,11 +123,13 @@ class Unit:
 
     :param begun: told the txn in which it is applied.
     :param in_commit: what marks it as applied, inside the commit of its txn, or in the change itself without one.
+    :param is_applied: whether it is marked, by a commit whose answer was lost.
     :param committed: whether that has happened.
     """
 
     begun: Callable[[int], None]
     in_commit: Callable[[int | None], Callable[[Connection], None]]
+    is_applied: Callable[[Connection], bool]
     committed: bool = False
 
 
@@ -201,12 +206,21 @@ class Claims:
         """
         return partial(_mark, _COMMIT, claim, {"txn_id": txn_id, "result": _json(result)})
 
+    def is_applied(self, claim: Claim, connection: Connection) -> bool:
+        """Whether the unit was applied under this claim."""
+        return connection.execute(_APPLIED, claim.key()).first() is not None
+
     def done(self, claim: Claim, result: Sequence[dict[str, Any]]) -> None:
-        """A unit that needs no txn, because it changes the catalog only, is applied.
+        """A unit that needs no txn, because it changes the catalog only, is applied; again is fine.
 
         :raises ClaimLostError: when the claim was taken over meanwhile.
         """
-        self._mine(claim, _DONE, {"result": _json(result)})
+
+        def operation(connection: Connection) -> None:
+            if not self.is_applied(claim, connection):  # else this is a repetition: the answer was lost
+                _mark(_DONE, claim, {"result": _json(result)}, connection)
+
+        self._database.run(operation)
 
     def settle(self, claim: Claim) -> Recorded | Unapplied:
         """What became of a commit whose answer was lost; one that is still on its way can no longer succeed (R17).

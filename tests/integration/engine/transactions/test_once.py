@@ -192,6 +192,29 @@ def test_the_first_statement_of_a_new_metastore_is_no_more_applied_than_it_is(cl
     assert "n" in client.catalog.list_databases()
 
 
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize(
+    "statement",
+    ["CREATE DATABASE n", "ALTER DATABASE w SET DBPROPERTIES ('a'='b')", "ALTER TABLE w.t COMPACT 'major'"],
+)
+def test_change_without_a_txn_whose_answer_was_lost_is_found_applied(engine, client, fake, monkeypatch, statement):
+    """Each of its commits is answered by a connection that broke, so everything is tried once more."""
+    run = client.database.run
+
+    def lose(operation, *args, **kwargs):
+        run(operation, *args, **kwargs)
+        return run(operation, *args, **kwargs)
+
+    engine.run(INSERT)
+    with monkeypatch.context() as patch:
+        patch.setattr(client.database, "run", lose)
+        (result,) = engine.run(statement, once=ONCE)
+    assert result.kind
+    (again,) = engine.run(statement, once=ONCE)
+    assert again.statement == result.statement
+    assert [r.state.name for r in client.compactions.show()] == ["INITIATED"] * statement.endswith("'major'")
+
+
 def test_table_made_from_a_query_is_made_once(engine, client, fake):
     fake.answer = [[1]]
     script = "CREATE TABLE w.c STORED AS ORC TBLPROPERTIES ('transactional'='true') AS SELECT a FROM w.t"
