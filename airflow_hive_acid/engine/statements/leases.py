@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.outcomes.results import Rows
+from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.queries.shows import partition_meant
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.leases import LeaseObject
@@ -13,6 +13,7 @@ from airflow_hive_acid.metastore.leases import LeaseObject
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.leases import HiveLease
     from airflow_hive_acid.sql.model.statements import DropForceLease, ShowLease
@@ -34,10 +35,20 @@ def show_lease(client: MetastoreClient, statement: ShowLease) -> Rows:
     return lease_rows(client.leases.list_lease(_objects(client, statement)))
 
 
-def drop_force_lease(client: MetastoreClient, statement: DropForceLease) -> Rows:
-    """Drop leases of whomever; the rows are what was dropped."""
+def drop_force_lease(client: MetastoreClient, statement: DropForceLease, claim: ToApply) -> StatementResult:
+    """Drop leases of whomever; the rows are what was dropped.
+
+    :param claim: the claim on it, if it is to be done once (R14): a lease that was granted since is not its business.
+    """
     why = statement.why or " ".join(statement.text.split())
-    return lease_rows(client.leases.force_drop_lease(_objects(client, statement), client.user, why))
+    rows: Rows | None = None
+
+    def result() -> StatementResult:
+        return StatementResult(statement.text, statement.kind_text, rows=rows)
+
+    with claim.changing(result):
+        rows = lease_rows(client.leases.force_drop_lease(_objects(client, statement), client.user, why))
+    return result()
 
 
 def lease_rows(leases: Iterable[HiveLease]) -> Rows:

@@ -313,7 +313,7 @@ class Script:
             case Abort():
                 rows = abort(context, statement)
             case DropForceLease():
-                rows = drop_force_lease(context.client, statement)
+                return self._apply(statement, lambda claim: drop_force_lease(context.client, statement, claim))
             case Explain(statement=explained):
                 rows = self._explain(explained, locks=statement.locks)
             case CreateTemporaryView() | CreateTemporaryQuery() | Load():

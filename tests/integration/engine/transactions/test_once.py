@@ -233,6 +233,25 @@ def test_request_for_compaction_is_made_once(engine, client):
     assert [r.id for r in client.compactions.show()] == [request.id]
 
 
+@pytest.mark.hive4("no mirrored leases")
+def test_leases_are_dropped_by_force_once(engine, client, fake):
+    """
+    t1  a script drops the lease of somebody dead; its INSERT fails
+    t2                 somebody else is granted a lease
+    t3  the retry leaves that one alone
+    """
+    script = f"DROP FORCE LEASE w.p COMMENT 'its worker died'; {INSERT}"
+    dead = client.leases.grab_lease("w.p", 60)
+    fake.meanwhile = fake_failure
+    with pytest.raises(JobFailedError):
+        engine.run(script, once=ONCE)
+    fake.meanwhile, fake.is_alive = None, True
+    lease = client.leases.grab_lease("w.p", 60)
+    (dropped, _) = engine.run(script, once=ONCE)
+    assert [row[1] for row in dropped.rows.rows] == [dead.lease_id]
+    assert client.leases.confirm_lease(lease)
+
+
 def test_deliberate_rerun_applies_again_and_says_so(engine, client, fake, events):
     engine.run(INSERT, once=ONCE)
     client.claims.acknowledge(ONCE.scope)
@@ -378,6 +397,7 @@ def test_temporary_tables_that_hold_what_they_held_are_gone_on_with(engine, fake
         engine.run(script, once=ONCE)
     fake.meanwhile, fake.is_alive = None, True
     assert engine.run(script, once=ONCE)[-1].inserted == 1
+
 
 def test_records_are_forgotten_by_age(engine, client, fake):
     engine.run(INSERT, once=ONCE)
