@@ -19,7 +19,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.airflow_versions import mask_secret
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
+from airflow_hive_acid.errors import (
+    ExceedsMaxLeaseTimeError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    LeaseAlreadyExistsError,
+    LeaseEndedError,
+)
 from airflow_hive_acid.metastore.leases import Lease, new_secret
 
 if TYPE_CHECKING:
@@ -111,7 +117,7 @@ def secret_of_task(
 
 @contextlib.contextmanager
 def kept_lease(hook: ConnectedHook, sealed: object) -> Iterator[KeptLease | None]:
-    """Extend the lease of a document while a block runs; None, or an empty text, is no lease.
+    """Extend the lease of a document, at once and while a block runs; None, or an empty text, is no lease.
 
     :raises LeaseEndedError: before the block, when the lease is not held; after it, when it failed because the lease
         was lost.
@@ -122,13 +128,24 @@ def kept_lease(hook: ConnectedHook, sealed: object) -> Iterator[KeptLease | None
         yield None
         return
     client = hook.get_conn()
-    with KeptLease(client.leases, client.leases.require_lease(open_lease(client, sealed))) as keeper:
+    with KeptLease(client.leases, renewed(client, open_lease(client, sealed))) as keeper:
         try:
             yield keeper
         except HiveAcidError as failure:
             if keeper.lost is None:
                 raise
             raise keeper.lost from failure
+
+
+def renewed(client: MetastoreClient, lease: Lease) -> Lease:
+    """A lease of a task before, lasting again: what is left of it may be less than the time to the next extension.
+
+    :raises LeaseEndedError: when it is not held.
+    """
+    try:
+        return client.leases.extend_lease(lease)
+    except ExceedsMaxLeaseTimeError:
+        return client.leases.require_lease(lease)
 
 
 def objects_of(given: str | Sequence[str]) -> list[str]:

@@ -91,7 +91,7 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
             ``end_utc`` (milliseconds, database clock), ``duration_sec``, and ``sealed``, which opens nothing by itself.
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
-        from airflow_hive_acid.hooks.leases import objects_of, seal_lease, seal_secret, secret_of_task
+        from airflow_hive_acid.hooks.leases import objects_of, renewed, seal_lease, seal_secret, secret_of_task
 
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
@@ -102,11 +102,11 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
                     objects, self.duration, lease_type=self.type, user=user, secret=secret
                 )
                 until = None if self.wait is None else time.time() + self.wait
-                if self.wait == 0 or not self.deferrable:
-                    lease = self._stand_in_line(grab, until)
-                    return self._granted(lease, seal_lease(client, lease))
-                found = grab.look()
+                stays = self.wait == 0 or not self.deferrable
+                found = self._stand_in_line(grab, until) if stays else grab.look()
                 if found is not None:
+                    if context["ti"].try_number > 1:
+                        found = renewed(client, found)  # the try before may have been granted it long ago
                     return self._granted(found, seal_lease(client, found))
                 ticket, sealed = grab.ticket, seal_secret(client, secret)
         except HiveAcidError as error:

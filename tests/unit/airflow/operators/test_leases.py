@@ -24,6 +24,8 @@ from airflow_hive_acid.hooks import hive_acid as hook_module
 from airflow_hive_acid.hooks import leases as crossing
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database import now_ms
+from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.operators import leases as operators
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.leases import (
@@ -148,6 +150,45 @@ def test_a_retry_goes_on_with_the_lease_of_the_try_before(conn_id, client):
     assert again["lease_id"] == first["lease_id"]
     with pytest.raises(AirflowException, match=r"no lease on db\.t"):
         grab(conn_id).execute(context_of("other"))
+
+
+def age(client, lease_id, left_ms):
+    """Let a lease have so many milliseconds left."""
+    with client.database.transaction() as connection:
+        values = {"END_UTC": now_ms(connection) + left_ms}
+        connection.execute(HIVE_LEASE.update().where(HIVE_LEASE.c.LEASE_ID == lease_id).values(values))
+
+
+def left(client):
+    """Milliseconds that the only lease has left."""
+    (held,) = client.leases.list_lease()
+    return held.end_utc - client.database.read(now_ms)
+
+
+def test_a_retry_that_goes_on_with_a_lease_has_all_of_its_duration(conn_id, client):
+    store = Store()
+    first = grab(conn_id, duration=600).execute(context_of(store=store))
+    age(client, first["lease_id"], 5_000)
+    again = grab(conn_id, duration=600).execute(context_of(try_number=2, store=store))
+    assert again["lease_id"] == first["lease_id"]
+    assert left(client) > 500_000
+
+
+def test_a_task_extends_the_lease_it_is_given_before_it_begins(conn_id, client):
+    """
+    t1  granted for 600 s; the next task gets a slot when 5 s are left
+    t2  its first extension in the background would come up to 150 s later
+    """
+    document = grab(conn_id, duration=600).execute(context_of())
+    age(client, document["lease_id"], 5_000)
+    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, document):
+        assert left(client) > 500_000
+    with client.database.transaction() as connection:  # it has lasted for nearly as long as a lease may
+        start = HIVE_LEASE.c.START_UTC - 86_300_000
+        connection.execute(HIVE_LEASE.update().values(START_UTC=start, END_UTC=now_ms(connection) + 60_000))
+    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, document) as held:
+        assert held is not None
+        assert left(client) < 70_000
 
 
 def test_a_cleared_task_takes_a_new_lease_and_the_old_one_opens_nothing(conn_id, client):
