@@ -164,7 +164,8 @@ class HiveAcidDropLeaseOperator(BaseOperator):
 
     :param lease: the output of a :class:`HiveAcidGrabLeaseOperator`; None, of a grab that was skipped, is nothing to
         drop. (templated)
-    :param objects: which of its objects; by default all. (templated)
+    :param objects: which of its objects; by default all. What is left is the output: give that to the tasks that go on
+        under it. (templated)
     :param ended_ok: succeed, too, when the lease had ended before. By default that is an error: whatever was done in
         the end, other than statements that were given the lease, was not protected.
     :param hive_acid_conn_id: connection of type ``hive_acid``, the one that the lease was grabbed with. (templated)
@@ -188,25 +189,30 @@ class HiveAcidDropLeaseOperator(BaseOperator):
         self.ended_ok = ended_ok
         self.hive_acid_conn_id = hive_acid_conn_id
 
-    def execute(self, context: Context) -> None:
-        """Drop it."""
+    def execute(self, context: Context) -> dict[str, Any] | None:
+        """Drop it.
+
+        :return: the lease that is left for other tasks, as the grab returns it; None when all of it was dropped.
+        """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
-        from airflow_hive_acid.hooks.leases import describe, objects_of, open_lease
+        from airflow_hive_acid.hooks.leases import describe, objects_of, open_lease, seal_lease
 
         if self.lease in _EMPTY:
             self.log.info("There is no lease to drop")
-            return
+            return None
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 lease = open_lease(client, self.lease)
-                client.leases.drop_lease(lease, None if self.objects is None else objects_of(self.objects))
-                self.log.info("Dropped: %s", describe(lease))
+                left = client.leases.drop_lease(lease, None if self.objects is None else objects_of(self.objects))
+                self.log.info("Dropped: %s", describe(lease.without(left.objects)))
+                return seal_lease(client, left) if left.objects else None
         except LeaseEndedError as error:
             # A try before this one may have dropped it and died before it could say so.
             if not self.ended_ok and context["ti"].try_number == 1:
                 fail_task(error)
             self.log.warning("Nothing to drop: %s", error)
+            return None
         except HiveAcidError as error:
             fail_task(error)
 

@@ -232,24 +232,32 @@ class Leases:
 
         :param objs: which of its objects; by default all.
         :return: the handle of what is left.
-        :raises LeaseEndedError: when it was not held any more: whatever was done under it was not protected to the end.
+        :raises LeaseEndedError: when one of them was not held any more: whatever was done under it was not protected to
+            the end. The others are given back all the same.
         """
         places = self._parts(lease, objs)
+        part = replace(lease, objects=tuple(o for o in lease.objects if o.place in places))
         dropped_before = False
+        ended: LeaseEndedError | None = None
 
         def operation(connection: Connection) -> None:
-            nonlocal dropped_before
+            nonlocal dropped_before, ended
             again, dropped_before = dropped_before, True
             try:
-                _, found = lock_and_look(connection, lease)
-            except LeaseEndedError:
-                if again and not execute_batch(connection, [held_step(lease)])[0].rows:
-                    return  # the answer to an earlier try was lost
-                raise
+                _, found = lock_and_look(connection, part)
+            except LeaseEndedError as error:
+                now, mine = execute_batch(connection, [rows.NOW, held_step(lease)])
+                found = [row for row in rows.lease_rows([mine]) if row.is_live(int(now.rows[0][0]))]
+                was_dropped = again and not any(row.lease.place in places for row in rows.lease_rows([mine]))
+                if ended is None and not was_dropped:  # by an earlier try, whose answer was lost
+                    ended = error
             gone = [row for row in found if row.lease.place in places]
-            finish_batch(connection, [*rows.remove_steps(gone), *wake_next(connection, [row.lease for row in gone])])
+            if gone:
+                finish_batch(connection, [*rows.remove_steps(gone), *wake_next(connection, [r.lease for r in gone])])
 
         self._database.run(operation, hot=True)
+        if ended is not None:
+            raise ended
         return lease.without([o for o in lease.objects if o.place in places])
 
     def force_drop_lease(

@@ -192,6 +192,27 @@ def test_dropping_again_is_refused_and_so_is_everything_after_the_end(ann: Metas
         ann.leases.drop_lease(other)
 
 
+@pytest.mark.rule("R7")
+def test_a_drop_gives_back_what_is_left_though_a_part_has_ended(
+    ann: MetastoreClient, bob: MetastoreClient, rows: Any
+) -> None:
+    """
+    t1  a lease on two tables; somebody drops one of them by force
+    t2  its holder drops it: that it was not held to the end is an error, and nobody waits for the other table
+    """
+    lease = ann.leases.grab_lease(["db.t", "db.u"], 600)
+    bob.leases.force_drop_lease("db.u", "bob", "test")
+    with pytest.raises(LeaseEndedError, match=rf"lease {lease.lease_id} on db\.u is not held with this secret"):
+        ann.leases.drop_lease(lease)
+    assert (places(ann), rows.count("HIVE_LOCKS")) == ([], 0)
+    bob.leases.grab_lease("db.t", 60)
+    # What is dropped by itself need not wait for the others to be held.
+    lease = ann.leases.grab_lease(["db.v", "db.w"], 600)
+    ann.leases.drop_lease(lease, ["db.v"])
+    ann.leases.drop_lease(lease, ["db.w"])
+    assert places(ann) == ["db.t"]
+
+
 def test_a_token_opens_the_lease_in_another_process(ann: MetastoreClient, bob: MetastoreClient) -> None:
     lease = ann.leases.grab_lease(["db.t", LeaseObject("db", "u", "p=1", S)], 60)
     again = bob.leases.resume_lease(lease.token)

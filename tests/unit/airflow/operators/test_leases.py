@@ -216,8 +216,22 @@ def test_some_objects_can_be_dropped_before_the_others(conn_id, client):
     document = HiveAcidGrabLeaseOperator(task_id="g", objects=["db.t/p=1", "db.u"], hive_acid_conn_id=conn_id).execute(
         context_of()
     )
-    drop(conn_id, document, objects="db.u").execute(context_of())
+    rest = drop(conn_id, document, objects="db.u").execute(context_of())
     assert [held.describe() for held in client.leases.list_lease()] == ["db.t/p=1"]
+    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, rest) as held:
+        assert held is not None
+    assert drop(conn_id, rest).execute(context_of()) is None
+    assert client.leases.list_lease() == []
+
+
+def test_the_drop_of_a_lease_of_which_a_part_was_lost_gives_the_rest_back(conn_id, client):
+    document = HiveAcidGrabLeaseOperator(task_id="g", objects=["db.t", "db.u"], hive_acid_conn_id=conn_id).execute(
+        context_of()
+    )
+    client.leases.force_drop_lease("db.u", "root", "test")
+    with pytest.raises(AirflowFailException, match=r"LeaseEndedError: lease \d+ on db\.u is not held"):
+        drop(conn_id, document).execute(context_of())
+    assert client.leases.list_lease() == []
 
 
 def test_who_does_not_wait_is_told_who_holds_it_and_may_try_again(conn_id, client):
