@@ -1,7 +1,8 @@
 """Many requests waited for at once: one query a look, however many there are (R9).
 
-A request that waits is blocked by the lock its row names, and nothing changes before that lock is gone. So a look asks
-for the requests whose blocker is gone, and only those are checked. Heartbeats go out for all of them together.
+A request that waits is blocked by the lock its row names, and nothing changes before that lock is gone, or has ended as
+that of a lease. So a look asks for the requests whose blocker is gone, and only those are checked. Heartbeats go out
+for all of them together.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BindParameter, bindparam, select, update
+from sqlalchemy import BindParameter, and_, bindparam, not_, select, update
 from sqlalchemy.orm import aliased
 
 from airflow_hive_acid.errors import DeadlockError, HiveAcidError, LockTimeoutError, MetastoreUnavailableError
@@ -32,10 +33,20 @@ if TYPE_CHECKING:
 
 _IDS: BindParameter[Any] = bindparam("ids", expanding=True)
 _waiter, _blocker = aliased(HIVE_LOCKS, name="waiter"), aliased(HIVE_LOCKS, name="blocker")
+#: What stands for leases has its heartbeat at their end: who asks then removes it, if all of them have ended.
+_MAY_BE_AN_ENDED_LEASE = and_(
+    _blocker.c.HL_TXNID == 0,
+    _blocker.c.HL_LOCK_STATE == LockState.ACQUIRED.value,
+    _blocker.c.HL_LAST_HEARTBEAT <= clock_ms(),
+)
 _STILL_BLOCKED = (
     select(_waiter.c.HL_LOCK_EXT_ID)
     .join(_blocker, _blocker.c.HL_LOCK_EXT_ID == _waiter.c.HL_BLOCKEDBY_EXT_ID)
-    .where(_waiter.c.HL_LOCK_EXT_ID.in_(_IDS), _waiter.c.HL_LOCK_STATE == LockState.WAITING.value)
+    .where(
+        _waiter.c.HL_LOCK_EXT_ID.in_(_IDS),
+        _waiter.c.HL_LOCK_STATE == LockState.WAITING.value,
+        not_(_MAY_BE_AN_ENDED_LEASE),
+    )
     .distinct()
 )
 _HEARTBEATS = update(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=clock_ms())

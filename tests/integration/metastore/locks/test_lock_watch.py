@@ -12,6 +12,8 @@ from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.protocol.handover import Patience
 from airflow_hive_acid.metastore.protocol.lock_watch import GivenUp, Granted, LockWatch, Watched
 from airflow_hive_acid.metastore.protocol.table_uses import table_uses
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
+from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.metastore.setup.schema import TXNS
 
 if TYPE_CHECKING:
@@ -51,6 +53,25 @@ def test_request_is_granted_when_its_blocker_is_gone_and_its_heartbeat_covers_th
     assert heartbeat_in(client, first.txn_id) > 250_000
     client.abort_txn(first.txn_id)
     assert watch.look([second]) == {second.lock_id: Granted()}
+
+
+@pytest.mark.hive4("no mirrored leases")
+@pytest.mark.rule("R7")
+def test_request_behind_a_lease_is_granted_when_that_has_ended_though_nobody_has_removed_it(
+    client: MetastoreClient, watch: LockWatch
+) -> None:
+    """
+    t1  somebody has a lease, and a task waits in the triggerer
+    t2  the lease ends; its holder is dead, and the next pass of the reaper is minutes away
+    """
+    client.leases.grab_lease("w.t", 60)
+    waits = waiter(client)
+    assert watch.look([waits]) == {}
+    with client.database.transaction() as connection:
+        now = now_ms(connection)
+        connection.execute(sa.update(HIVE_LEASE).values(END_UTC=now - 1))
+        connection.execute(sa.update(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0).values(HL_LAST_HEARTBEAT=now - 1))
+    assert watch.look([waits]) == {waits.lock_id: Granted()}
 
 
 def test_a_look_that_takes_long_tells_what_it_has_found_and_the_next_one_goes_on(client: MetastoreClient) -> None:
