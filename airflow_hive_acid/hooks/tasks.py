@@ -43,13 +43,18 @@ def agent_info(context: Mapping[str, Any]) -> str:
 def worker_id(context: Mapping[str, Any]) -> str:
     """Who claims a compaction request. The try is not part of it: a retry is the same worker.
 
+    A worker of another Airflow, whose DAGs and runs are called the same, is another one: each takes what the other
+    works on for what an earlier try of its own has left.
+
     The id is no host's: see :func:`~airflow_hive_acid.maintenance.worker.worker.worker_name`.
     """
     from airflow_hive_acid.maintenance.worker.worker import worker_name  # not needed to parse a DAG file
 
     instance = context["ti"]
     task = f"{instance.dag_id}-{instance.run_id}-{instance.task_id}{_mapped(instance)}"
-    return worker_name(_fitting(f"airflow-{task}", _LONGEST_WORKER))
+    # Short, because most names fit then, and the page finds the task by them: it tells a few Airflows apart.
+    unique = "".join(f"~{hashlib.sha256(part.encode()).hexdigest()[:4]}" for part in _unique(context))
+    return worker_name(_fitting(f"airflow-{task}{unique}", _LONGEST_WORKER))
 
 
 def task_scope(context: Mapping[str, Any]) -> tuple[str, ...]:
@@ -57,6 +62,19 @@ def task_scope(context: Mapping[str, Any]) -> tuple[str, ...]:
     instance = context["ti"]
     index = -1 if instance.map_index is None else instance.map_index
     return ("airflow", instance.dag_id, instance.run_id, instance.task_id, str(index))
+
+
+def unique_scope(context: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same, and what no task instance of another run or of another Airflow has, where that can be told."""
+    return task_scope(context) + _unique(context)
+
+
+def _unique(context: Mapping[str, Any]) -> tuple[str, ...]:
+    """What tells a task from those of the same names: the deployment and the life of its run; empty without either."""
+    from airflow_hive_acid.hooks.lives import deployment_id, run_life  # not needed to parse a DAG file
+
+    unique = ".".join(part for part in (deployment_id(), run_life(context)) if part)
+    return (unique,) if unique else ()
 
 
 #: What is handed on between tries for locks of the Hive Concurrency Model: how many there were.
@@ -75,12 +93,9 @@ def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
     :param on_rerun: ``apply`` or ``skip``.
     """
     from airflow_hive_acid.engine.transactions.claims import Once  # the SQL parser; triggers and sensors do without
-    from airflow_hive_acid.hooks.lives import deployment_id, run_life
     from airflow_hive_acid.metastore.records import Rerun
 
-    unique = ".".join(part for part in (deployment_id(), run_life(context)) if part)
-    scope = task_scope(context) + ((unique,) if unique else ())
-    return Once(scope, life=str(context["ti"].max_tries), on_rerun=Rerun(on_rerun))
+    return Once(unique_scope(context), life=str(context["ti"].max_tries), on_rerun=Rerun(on_rerun))
 
 
 def patience(settings: Settings, waiting: Mapping[str, Any] | None) -> Patience:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.errors import HiveAcidError, UnsupportedStatementError
 from airflow_hive_acid.hooks import stats
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task, stop_on_kill, task_scope
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task, stop_on_kill, unique_scope
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -122,8 +122,9 @@ class HiveAcidStreamOperator(HiveAcidOperator):
 
         spark_conf = self.lineage_conf(context, self.spark_conf or {})
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=spark_conf)
-        # The tries of a task instance have one name: a later one takes over at once what an earlier one ran.
-        who = " / ".join(task_scope(context))
+        # The tries of a task instance have one name: a later one takes over at once what an earlier one ran. Another
+        # Airflow's task of the same names has another one.
+        who = " / ".join(unique_scope(context))
         try:
             if self.transaction not in EMPTY:
                 raise UnsupportedStatementError(f"{self.task_id} cannot work in a transaction: {self.never_a_member}")

@@ -1,8 +1,8 @@
 """From what the metastore knows of a worker back to its task in Airflow: the inverse of ``hooks.tasks``.
 
 ``TXN_AGENT_INFO``, ``HL_AGENT_INFO`` and the user of a lease say ``airflow/<dag>/<run>/<task>[<index>]#<try>``; the id
-of a compaction's worker says ``@airflow-<dag>-<run>-<task>``. Both may be cut off, and anybody may write them: what is
-not certain is left out, and what looks like no id of Airflow's is no link.
+of a compaction's worker says ``@airflow-<dag>-<run>-<task>``, and behind ``~`` which Airflow's it is. Both may be cut
+off, and anybody may write them: what is not certain is left out, and what looks like no id of Airflow's is no link.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _TASK = re.compile(rf"airflow/({_ID})/(.{{1,250}})/({_ID}?)(?:\[(\d{{1,9}})\])?#
 #: Cut off: ``-`` and the digest of the whole at the end.
 _CUT = re.compile(rf"airflow/({_ID})/.*-[0-9a-f]{{16}}", re.DOTALL)
 _RUN = r"(?:manual|scheduled|backfill|asset_triggered)__\d{4}-\d\d-\d\dT[\d:.+Z]+(?:_[A-Za-z0-9]+)?"
-_WORKER = re.compile(rf"(?:compaction \d+ by )?@airflow-({_ID}?)-({_RUN})-({_ID}?)(?:\[(\d{{1,9}})\])?")
+_INDEX = r"(?:\[(\d{1,9})\])?"
+_WORKER = re.compile(rf"(?:compaction \d+ by )?@airflow-({_ID}?)-({_RUN})-({_ID}?){_INDEX}(?:~[0-9a-f]{{4}})?")
 _COMPACTION = re.compile(r"compaction (\d{1,19}) by ")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.lives import LIFE_KEY, deployment_id, run_life
-from airflow_hive_acid.hooks.tasks import once_of
+from airflow_hive_acid.hooks.tasks import once_of, unique_scope, worker_id
 from airflow_hive_acid.metastore.records.claim_rules import Wish
 
 DEPLOYMENT = "AIRFLOW__HIVE_ACID__DEPLOYMENT_ID"
@@ -68,6 +69,21 @@ def test_a_run_that_was_deleted_and_made_again_is_other_work(map_index: int | No
 
 def test_the_same_run_of_another_airflow_is_other_work() -> None:
     assert key_of(Airflow().task()) != key_of(Airflow().task())
+
+
+def test_a_worker_and_a_stream_of_another_airflow_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two Airflows that run the Worker's DAG have runs of the same ids: neither ends what the other works on."""
+    here, there = Airflow(), Airflow()
+    here.kept[0, "r", "t", -1], there.kept[0, "r", "t", -1] = {LIFE_KEY: "a"}, {LIFE_KEY: "b"}
+    for name in (worker_id, unique_scope):
+        assert name(here.task()) == name(here.task())
+        assert name(here.task()) != name(there.task())
+    assert re.fullmatch("@airflow-d-r-t~[0-9a-f]{4}", worker_id(here.task()))
+    context = {"ti": Airflow().task()["ti"]}
+    assert worker_id(context) == "@airflow-d-r-t"
+    monkeypatch.setenv(DEPLOYMENT, "staging")
+    assert re.fullmatch("@airflow-d-r-t~[0-9a-f]{4}", worker_id(context))
+    assert unique_scope(context) == ("airflow", "d", "r", "t", "-1", "staging")
 
 
 def test_without_a_store_the_deployment_tells_airflows_apart(monkeypatch: pytest.MonkeyPatch) -> None:

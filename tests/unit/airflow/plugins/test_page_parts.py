@@ -48,12 +48,16 @@ def test_of_what_was_cut_off_the_dag_is_known() -> None:
     assert task_of(agent_info(context(task_id="t" * 200))) == TaskOf("sales.daily")
 
 
-def test_a_worker_of_compactions_leads_back_to_its_task() -> None:
+def test_a_worker_of_compactions_leads_back_to_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     given = worker_id(context(dag_id="hive_acid_worker", task_id="compact-etl", map_index=3))
     expected = TaskOf("hive_acid_worker", RUN, "compact-etl", 3)
     assert task_of(given) == expected
     assert task_of(f"compaction 12 by {given}") == expected
     assert compaction_of(f"compaction 12 by {given}") == 12
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__DEPLOYMENT_ID", "staging")
+    named = worker_id(context(dag_id="hive_acid_worker", task_id="compact-etl", map_index=3))
+    assert named != given
+    assert task_of(f"compaction 12 by {named}") == expected
 
 
 @pytest.mark.parametrize(
