@@ -9,10 +9,11 @@ from airflow_hive_acid.errors import CommitStateUnknownError
 from airflow_hive_acid.metastore.catalog.rows.ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.database.database import OutcomeUnknownError
+from airflow_hive_acid.metastore.txns.job_places import jobs_in_the_way
 from airflow_hive_acid.metastore.txns.jobs import require_fenced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from sqlalchemy import Connection
 
@@ -97,7 +98,13 @@ class CatalogChanges:
             unit.committed = True
         return result
 
-    def require_fenced(self, connection: Connection, key: TableName, besides: int | None = None) -> None:
-        """Refuse to go on while jobs of other txns than ``besides`` may still write into a table (R4)."""
+    def require_fenced(
+        self, connection: Connection, key: TableName, besides: int | None = None, partitions: Collection[str] = ()
+    ) -> None:
+        """Refuse to go on while jobs of other txns than ``besides`` may still write into a table (R4).
+
+        :param partitions: it is about these only, which are locked.
+        """
         if self.database.features(connection).extensions:
-            require_fenced(connection, key, besides)
+            among = jobs_in_the_way(connection, key, partitions) if partitions else None
+            require_fenced(connection, key, besides, among)

@@ -34,16 +34,19 @@ from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, partition_lock, table_lock
 from airflow_hive_acid.metastore.statements.locked_tables import LockedTables, moving
+from airflow_hive_acid.metastore.txns.job_places import jobs_in_the_way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.rows.places import Places
     from airflow_hive_acid.metastore.catalog.values.model import Partition, PartitionSpec, Table, WholePartition
     from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.protocol.ddl import DdlFiles
+    from airflow_hive_acid.metastore.txns.jobs import Job
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +81,16 @@ class PartitionStatements:
         target = join(table.location, new_name) if by_name else before.location
         locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in sorted((before.name, new_name))]
         with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
+            names = (before.name, new_name)
             if files is not None:
-                files.fence(self._client.jobs.unfenced_of(str(key)))
+                files.fence(self._in_the_way(key, names))
             write_id = ddl.allocate(key) if table.is_transactional else None
 
             def change(connection: Connection) -> Partition:
                 found = self._tables.locked(connection, key, table)
                 old = self._catalog.partition_in(connection, found, before.name)
                 self._check_partition_free(found, new_name, find_partitions(connection, found, [new_name]))
-                self._catalog.require_fenced(connection, key, ddl.txn_id)
+                self._catalog.require_fenced(connection, key, ddl.txn_id, names)
                 new = replace(
                     old,
                     name=new_name,
@@ -125,7 +129,7 @@ class PartitionStatements:
         type = LockType.SHARED_READ if asked.is_shared else LockType.EXCLUSIVE
         with ddl_transaction(self._client, [partition_lock(key, planned.name, type)], agent_info=agent_info) as ddl:
             if files is not None and asked.location is not None:
-                files.fence(self._client.jobs.unfenced_of(str(key)))
+                files.fence(self._in_the_way(key, (planned.name,)))
             write_id = ddl.allocate(key) if table.is_transactional else None
 
             def operation(connection: Connection) -> Partition:
@@ -135,7 +139,7 @@ class PartitionStatements:
                     lock_places(connection)
                 before, change = self._partition_change(connection, found, partition, asked)
                 if change.is_moved(before):
-                    self._catalog.require_fenced(connection, key, ddl.txn_id)
+                    self._catalog.require_fenced(connection, key, ddl.txn_id, (planned.name,))
                 rows.write_partition(connection, found, before, change, self._changes.user, self._catalog.ids.take)
                 rows.advance_write_id(connection, found, write_id, partition.id)
                 self._catalog.events.partition_altered(connection, before, write_id=write_id)
@@ -178,14 +182,15 @@ class PartitionStatements:
         locks = [
             LockComponent(key.database, key.name, part.name, LockType.EXCL_WRITE, Operation.DELETE) for part in dropped
         ]
+        going = [part.name for part in dropped]
         with ddl_transaction(self._client, locks, agent_info=agent_info, type=TxnType.SOFT_DELETE) as ddl:
-            files.fence(self._client.jobs.unfenced_of(str(key)))
+            files.fence(self._in_the_way(key, going))
             write_id = ddl.allocate(key)
             files.hide(ddl.txn_id, write_id, table, dropped)
 
             def change(connection: Connection) -> list[Partition]:
                 found = self._tables.locked(connection, key, table)
-                self._catalog.require_fenced(connection, key, ddl.txn_id)
+                self._catalog.require_fenced(connection, key, ddl.txn_id, going)
                 ids = [self._catalog.partition_in(connection, found, part.name).id for part in dropped]
                 self._catalog.events.dropping_partitions(connection, found, ids)
                 delete_storage(connection, delete_partitions(connection, ids))
@@ -200,6 +205,15 @@ class PartitionStatements:
                 return dropped
 
             return ddl.commit(change)
+
+    def _in_the_way(self, key: TableName, partitions: Collection[str]) -> list[Job]:
+        """Jobs that may still write into partitions which the statement has locked."""
+
+        def operation(connection: Connection) -> list[Job]:
+            has_jobs = self._changes.database.features(connection).extensions
+            return jobs_in_the_way(connection, key, partitions) if has_jobs else []
+
+        return self._changes.database.read(operation)
 
     def _partition_change(
         self, connection: Connection, table: Table, partition: Partition, asked: PartitionAlteration
@@ -284,13 +298,13 @@ class PartitionStatements:
         names = sorted(self._changes.database.read(lambda connection: names_there(connection, table, partitions)))
         locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in names]
         with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
-            files.fence(self._client.jobs.unfenced_of(str(key)))
+            files.fence(self._in_the_way(key, names))
             if table.is_transactional:
                 ddl.allocate(key)  # caches know by it that the table has changed
 
             def change(connection: Connection) -> list[Partition]:
                 found = self._tables.locked(connection, key, table)
-                self._catalog.require_fenced(connection, key, ddl.txn_id)
+                self._catalog.require_fenced(connection, key, ddl.txn_id, names)
                 there = list(find_partitions(connection, found, names).values())
                 ids = [part.id for part in there]
                 self._catalog.events.dropping_partitions(connection, found, ids)

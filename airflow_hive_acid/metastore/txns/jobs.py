@@ -224,13 +224,17 @@ def tables_with_unfenced_jobs(connection: Connection) -> set[TableName]:
     return {TableName(database, name) for database, name in connection.execute(_UNFENCED_TABLES)}
 
 
-def require_fenced(connection: Connection, table: TableName, besides: int | None = None) -> None:
+def require_fenced(
+    connection: Connection, table: TableName, besides: int | None = None, among: Sequence[Job] | None = None
+) -> None:
     """Refuse to forget what jobs of a table wrote while one of them may still write (R4).
 
     :param besides: the txn that asks; its own jobs do not count.
+    :param among: the jobs that count; None: all that may still write.
     :raises JobsAliveError: naming the first of them.
     """
-    jobs = [job for job in unfenced_jobs(connection, table) if job.txn_id != besides]
+    found = unfenced_jobs(connection, table) if among is None else among
+    jobs = [job for job in found if job.txn_id != besides]
     if jobs:
         first = jobs[0]
         raise JobsAliveError(

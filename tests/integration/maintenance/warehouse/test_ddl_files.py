@@ -10,7 +10,7 @@ from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, 
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
-from airflow_hive_acid.metastore.database.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
@@ -220,3 +220,44 @@ def test_jobs_left_over_are_fenced_before_anything_is_renamed_or_dropped(
     with pytest.raises(JobsAliveError, match="it was publishing; its staging is removed"):
         client.catalog.drop_partitions("default.q", ["k=c"], files=files)
     assert [p.name for p in client.catalog.list_partitions("default.q")] == ["k=c"]
+
+
+@pytest.mark.rule("R4")
+def test_partitions_are_changed_while_others_are_written_and_compacted(
+    client: MetastoreClient, files: WarehouseFiles, make_table: Callable[..., Any]
+) -> None:
+    """Jobs of open txns with locks on other partitions are in nobody's way, nor are compactions.
+
+    t1  A inserts into k=b, B compacts k=a, C drops k=d: each has a job under way
+    t2          k=a is dropped, k=c is renamed
+    t3  D may write anywhere, under a lock that does not keep out a drop: that is refused until D has ended
+    """
+    table = make_table("default.p", "k")
+    for partition in ("k=a", "k=b", "k=c", "k=d"):
+        table.insert(partition=partition)
+    txns = []
+
+    def begin(job: str, kind: str, partition: str | None, lock: LockType, operation: Operation) -> None:
+        txn_id = client.open_txn(type=TxnType.COMPACTION if kind == "compact" else TxnType.DEFAULT)
+        component = LockComponent("default", "p", partition, lock, operation, dynamic_partitions=partition is None)
+        assert client.lock([component], txn_id=txn_id).state is LockState.ACQUIRED
+        client.jobs.start(job_id=job, txn_id=txn_id, table="default.p", write_id=None if kind == "compact" else 99,
+                          statement=0, kind=kind, table_location=table.location,
+                          staging=f"{table.location}/_tmp_{job}")  # fmt: skip
+        txns.append(txn_id)
+
+    begin("a", "insert", "k=b", LockType.SHARED_WRITE, Operation.INSERT)
+    begin("b", "compact", "k=a", LockType.SHARED_READ, Operation.SELECT)
+    begin("c", "drop", "k=d", LockType.EXCL_WRITE, Operation.DELETE)
+    client.catalog.drop_partitions("default.p", ["k=a"], files=files)
+    client.catalog.rename_partition("default.p", "k=c", "k=e", files=files)
+    assert [p.name for p in client.catalog.list_partitions("default.p")] == ["k=b", "k=d", "k=e"]
+    client.abort_txn(txns[2])
+    client.jobs.mark_fenced("c", "a test")
+    begin("d", "insert", None, LockType.SHARED_READ, Operation.INSERT)
+    with pytest.raises(JobsAliveError, match=r"job d of txn \d+ may still write into default\.p: .* is open"):
+        client.catalog.drop_partitions("default.p", ["k=e"], files=files)
+    client.abort_txn(txns[3])
+    client.abort_txn(txns[0])
+    client.catalog.drop_partitions("default.p", ["k=e"], files=files)
+    assert [client.jobs.get(job).state for job in ("a", "d")] == [JobState.FENCED] * 2
