@@ -19,6 +19,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.format.partitions import is_escaped_twice, readings
+from airflow_hive_acid.maintenance.cleaner.dropped import DroppedPartition
 from airflow_hive_acid.maintenance.cleaner.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.cleaner.staying import staying
@@ -28,8 +29,7 @@ from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, 
 from airflow_hive_acid.maintenance.warehouse.fences import FenceReport, fence_aborted
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.compaction import Covered, read_aborted, read_horizon, read_registered
-from airflow_hive_acid.metastore.database import LockState, LockType, Operation, TxnState
-from airflow_hive_acid.metastore.locks import LockComponent
+from airflow_hive_acid.metastore.database import TxnState
 from airflow_hive_acid.metastore.names import known_reading
 from airflow_hive_acid.metastore.protocol import pins_on
 from airflow_hive_acid.metastore.txns import take_snapshot, txn_facts, valid_write_ids, was_committed
@@ -152,11 +152,17 @@ class Cleaning:
         if looked.decision.verdict is Verdict.FAIL:
             self._change(lambda: self._client.compactions.mark_failed(self._request, looked.decision.reason))
             return self._decided(Kind.FAILED, looked.decision)
+        return self._delete_staying(location, looked, table, partition)
+
+    def _delete_staying(
+        self, location: str, looked: _Looked, table: Table, partition: Partition | None
+    ) -> CleaningOutcome:  # fmt: skip
+        """Delete under a lock that keeps the table or partition in its place."""
         if self._dry_run:
             return self._delete(location, looked, table)
         with staying(self._client, f"cleaning {self._request.id}", table, partition, self._find) as hold:
             if hold.problem:
-                return self._outcome(Kind.WAITING, f"{resource} {hold.problem}; looking again soon")
+                return self._outcome(Kind.WAITING, f"{self._request.resource} {hold.problem}; looking again soon")
             self._hold = hold
             self._client.compactions.start_cleaning(self._request)
             return self._delete(location, looked, table)
@@ -369,10 +375,14 @@ class Cleaning:
             self._change(lambda: self._client.compactions.mark_refused(request, reason))
             return self._outcome(Kind.REFUSED, reason)
         table, partition = self._find()
-        if partition is not None and paths.relative_to(partition.location, location) == "":
+        if table is not None and partition is not None and paths.relative_to(partition.location, location) == "":
             # The partition was added again, in the same place: what is in it now is judged like any other.
-            return self._delete(location, looked, table)
-        owner = self._client.catalog.owner_of_location(location, around=resource.partition is None)
+            return self._delete_staying(location, looked, table, partition)
+        catalog = self._client.catalog
+        owner = catalog.owner_of_location(location, around=resource.partition is None)
+        if owner is None and resource.partition is not None:
+            # A Hive that renames a table leaves the place in the request, which may lie in another one's by now.
+            owner = catalog.shared_places([location], resource.database, resource.table).get(location)
         if owner is not None:
             reason = f"{location} belongs to {owner} now; nothing was removed"
             self._change(lambda: self._client.compactions.mark_refused(request, reason))
@@ -380,33 +390,29 @@ class Cleaning:
         if self._dry_run:
             self._removed = [location]
             return self._outcome(Kind.CLEANED, f"the dropped directory {location} would be removed")
-        if resource.partition is not None and not self._lock_and_delete(location, root, looked, table):
-            return self._outcome(Kind.WAITING, f"{resource} is locked; looking again soon")
-        if resource.partition is None:
+        if resource.partition is not None and table is not None:
+            dropped = DroppedPartition(self._client, self._filesystem, request, location, root)
+            problem = dropped.remove(
+                lambda: self._list(location), lambda listing: self._hide_away(location, listing, looked, table)
+            )
+            self._removed = [*self._trashed, *dropped.removed]
+            if problem:
+                return self._outcome(Kind.WAITING, f"{resource} {problem}; looking again soon")
+        else:
             self._delete_one(location, root)
         # What a new table of that name has written since is not covered by this.
         self._client.compactions.mark_cleaned(request, Covered.EVERYTHING if table is None else Covered.NOTHING)
         return self._outcome(Kind.CLEANED, f"the dropped directory {location} was removed")
 
-    def _lock_and_delete(self, location: str, root: str, looked: _Looked, table: Table | None) -> bool:
-        """Nobody may add the partition again while its old files are being removed."""
-        resource = self._request.resource
-        component = LockComponent(
-            resource.database, resource.table, resource.partition, LockType.EXCL_WRITE, Operation.DELETE,
-            transactional=False,
-        )  # fmt: skip
-        response = self._client.lock([component], agent_info=f"cleaning {self._request.id}")
-        try:
-            if response.state is not LockState.ACQUIRED or self._find()[1] is not None:
-                return False  # R3: asked again under the lock; it may have been added in between
-            if self._trash is not None and table is not None:
-                # What the drop's base hides can be wanted back; it goes to the trash, the rest for good (R13).
-                found = self._superfluous(self._list(location), looked.write_ids, looked.horizon.txns())
-                self._dispose(location, [one for one in found if one.restorable], table)
-            self._delete_one(location, root)
-            return True
-        finally:
-            self._client.unlock(response.lock_id)
+    def _hide_away(self, location: str, listing: Sequence[FileInfo], looked: _Looked, table: Table) -> list[str]:
+        """What the drop's base hides can be wanted back: it goes to the trash if there is one, the rest for good (R13).
+
+        :return: URIs of what has gone.
+        """
+        if self._trash is not None:
+            found = self._superfluous(listing, looked.write_ids, looked.horizon.txns())
+            self._dispose(location, [one for one in found if one.restorable], table)
+        return self._removed
 
     def _delete_one(self, location: str, root: str) -> None:
         proof = partial(self._places.require, self._request.resource.database, location)

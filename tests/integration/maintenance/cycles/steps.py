@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
+from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 
 if TYPE_CHECKING:
@@ -32,11 +33,13 @@ def start_job(client: MetastoreClient, table: Any, txn: Any, job_id: str) -> str
     return staging
 
 
-def soft_delete(client: MetastoreClient, resource: Resource, location: str, *, abort: bool = False) -> int:
+def soft_delete(
+    client: MetastoreClient, resource: Resource, location: str, *, abort: bool = False, highest: int = 1
+) -> int:
     txn = client.open_txn(type=TxnType.SOFT_DELETE)
     with client.database.transaction() as connection:
         request = client.compactions.enqueue_soft_delete(
-            connection, resource, location, txn_id=txn, highest_write_id=1)  # fmt: skip
+            connection, resource, location, txn_id=txn, highest_write_id=highest)  # fmt: skip
     client.abort_txn(txn) if abort else client.commit_txn(txn)
     return request
 
@@ -44,6 +47,34 @@ def soft_delete(client: MetastoreClient, resource: Resource, location: str, *, a
 def pass_time(client: MetastoreClient) -> None:
     """As if every txn so far had been opened a second earlier: no gap of the open time-out is left."""
     change(client, sa.update(TXNS).values(TXN_STARTED=TXNS.c.TXN_STARTED - 1000))
+
+
+def lines(client: MetastoreClient, table: Any, partition: str | None = None) -> list[str]:
+    with client.snapshot([table.name]) as reader:
+        return table.read(reader, partition)
+
+
+def forget_what_has_ended(client: MetastoreClient) -> None:
+    """The purges: aborted txns without components, then the write ids below what is left."""
+    pass_time(client)
+    pass_time(client)
+    client.housekeeping.clean_empty_txns()
+    client.housekeeping.clean_txn_to_write_id()
+
+
+def hive_inserts(client: MetastoreClient, table: Any, partition: str | None = None) -> tuple[int, int]:
+    """An INSERT of a Hive, as far as its locks and its write id: SHARED_READ, with hive.txn.write.xlock its default.
+
+    :param partition: where it says so itself; else it finds out while it runs.
+    :return: the txn and the write id.
+    """
+    txn_id = client.open_txn()
+    database, name = table.name.split(".")
+    component = LockComponent(
+        database, name, partition, LockType.SHARED_READ, Operation.INSERT, dynamic_partitions=partition is None
+    )
+    assert client.lock([component], txn_id=txn_id).state is LockState.ACQUIRED
+    return txn_id, client.allocate_write_ids(table.name, txn_id)[txn_id]
 
 
 FIRST_DELTAS = ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
