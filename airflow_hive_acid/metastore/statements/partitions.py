@@ -196,7 +196,7 @@ class PartitionStatements:
                 delete_storage(connection, delete_partitions(connection, ids))
                 for part in dropped:
                     # This forgets the drop's own components, too; the request to the Cleaner comes after.
-                    forget_object(connection, key.database, key.name, part.name)
+                    forget_object(connection, key.database, key.name, part.name, dropped_by=ddl.txn_id)
                     insert_soft_delete(
                         connection, Resource(key.database, key.name, part.name), part.location, txn_id=ddl.txn_id,
                         highest_write_id=write_id, purge=purge,

@@ -49,6 +49,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     NEXT_WRITE_ID,
     TXN_COMPONENTS,
     TXN_TO_WRITE_ID,
+    TXNS,
 )
 
 if TYPE_CHECKING:
@@ -137,11 +138,22 @@ def delete_database(connection: Connection, database_id: int) -> None:
         connection.execute(delete(child).where(child.c.DB_ID == database_id))
 
 
-def forget_object(connection: Connection, db: str, table: str | None = None, partition: str | None = None) -> None:
+def forget_object(
+    connection: Connection,
+    db: str,
+    table: str | None = None,
+    partition: str | None = None,
+    *,
+    dropped_by: int | None = None,
+) -> None:
     """Delete what the txn tables remember of a database, a table or one partition.
 
     Of a partition the components are kept that may be of another one, as a Hive spells it, and those of txns that spell
     it so: the Cleaner forgets them when it has seen that no files of theirs are left.
+
+    :param dropped_by: a txn that drops a partition beside others who read or write it. Of those that are open the
+        components stay: an INSERT of a Hive that begins meanwhile adds the partition again, or is aborted and has left
+        files that a partition which is added again must not show.
     """
     for target, prefix in _BY_PARTITION:
         conditions = _matches(target, prefix, db, table, partition)
@@ -151,6 +163,9 @@ def forget_object(connection: Connection, db: str, table: str | None = None, par
             if target is COMPLETED_TXN_COMPONENTS:
                 names = unambiguous_spellings(connection, TableName(db, table), partition)
                 conditions[-1] = target.c.CTC_PARTITION.in_(names)
+            if target is TXN_COMPONENTS and dropped_by is not None:
+                opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o", TXNS.c.TXN_ID != dropped_by)
+                conditions.append(target.c.TC_TXNID.not_in(opened))
         connection.execute(delete(target).where(*conditions))
     if partition is None:
         for target, prefix in _BY_TABLE:

@@ -126,3 +126,44 @@ def test_who_reads_a_partition_that_was_added_again_keeps_its_files_when_it_is_d
     (outcome,) = [o for o in run_cleaner(client, fs) if o.request_id == second]
     assert (outcome.kind, outcome.removed) == (Kind.CLEANED, (place,))
     assert not fs.exists(place)
+
+
+class Meeting(WarehouseFiles):
+    """Files of a drop, beside which somebody begins to write."""
+
+    def __init__(self, client: MetastoreClient, fs: Filesystem, act: Callable[[], object]) -> None:
+        super().__init__(client, fs)
+        self._act = act
+
+    def hide(self, txn_id: int, write_id: int, table: Table, partitions: Sequence[Partition]) -> None:
+        self._act()
+        super().hide(txn_id, write_id, table, partitions)
+
+
+def test_an_insert_that_began_beside_a_drop_and_was_aborted_is_not_shown_by_the_next_one(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """
+    t1  DROP PARTITION has its write id
+    t2              a Hive's INSERT into the partition begins, with the next one, and writes
+    t3  the drop commits
+    t4              the INSERT is aborted
+    t5                        another one adds the partition again
+    """
+    table = make_table("default.p", "k")
+    table.insert(3, "k=a")
+    begun: list[tuple[int, int]] = []
+
+    def insert() -> None:
+        begun.append(hive_inserts(client, table, "k=a"))
+        write_id = begun[0][1]
+        table.directory(delta_name(write_id, write_id, 0), 2, "k=a")
+
+    client.catalog.drop_partitions("default.p", ["k=a"], files=Meeting(client, fs, insert))
+    client.abort_txn(begun[0][0])
+    table.insert(1, "k=a")
+    forget_what_has_ended(client)
+    assert len(lines(client, table, "k=a")) == 1
+    run_cleaner(client, fs)
+    forget_what_has_ended(client)
+    assert len(lines(client, table, "k=a")) == 1
