@@ -410,7 +410,7 @@ class CompactionQueue:
         self._set(request, CQ_CLEANER_START=clock_ms())
 
     def stop_cleaning(self, request: Compaction) -> None:
-        """The Cleaner will come back to it."""
+        """The Cleaner will come back to it, and has removed nothing yet."""
         self._set(request, CQ_CLEANER_START=None)
 
     def retry_cleaning(self, request: Compaction, error: str, pause_ms: int) -> None:
@@ -424,11 +424,17 @@ class CompactionQueue:
         """What the compaction replaced is gone: forget the writes it covered and the aborted ones among them.
 
         :param fenced: the aborted txns that cannot come back; None: all that the compaction covered.
-        :raises NoSuchObjectError: when the request is no longer in the queue.
+        :raises NoSuchObjectError: when the request is no longer in the queue, or its table or partition has been
+            renamed since it was read: what was looked at by the old name says nothing of it.
         """
 
         def operation(connection: Connection) -> None:
             found = self._require(connection, request, CompactionState.READY_FOR_CLEANING)
+            if found.resource != request.resource:
+                raise NoSuchObjectError(
+                    f"compaction {request.id} is of {found.resource} by now, which was {request.resource}; nothing of "
+                    "it was forgotten, look again"
+                )
             cleaning.finish_cleaning(connection, found, covered, fenced)
 
         self._database.run(operation, Repeat.BEFORE_COMMIT)

@@ -275,13 +275,15 @@ class TableStatements:
         locks += [table_lock(key, LockType.EXCLUSIVE), table_lock(new, LockType.EXCLUSIVE)]
         with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
             if files is not None:
-                files.fence(self._client.jobs.unfenced_of(str(key)))
+                for each in (key, new):
+                    files.fence(self._client.jobs.unfenced_of(str(each)))
             write_id = ddl.allocate(key) if before.is_transactional else None
 
             def change(connection: Connection) -> Table:
                 table = self._tables.locked(connection, key, before)
                 self._check_free(new, read_tables(connection, [new]).get(new))
-                self._catalog.require_fenced(connection, key, ddl.txn_id)
+                for each in (key, new):
+                    self._catalog.require_fenced(connection, each, ddl.txn_id)
                 database = require_database(connection, new.database)
                 features = self._changes.database.features(connection)
                 if target != table.location and not self._changes.may_share():

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, case, delete, func, insert, literal, select, update
 
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import escaped_twice, is_escaped_twice, spellings
+from airflow_hive_acid.format.paths import join, relative_to
 from airflow_hive_acid.metastore.compaction.measures import rename_measures
+from airflow_hive_acid.metastore.compaction.model import format_properties, parse_properties
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.names.partitions import unambiguous_spellings
 from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 _HISTORY = (MIN_HISTORY_WRITE_ID, "MH_DATABASE", "MH_TABLE")
 _OURS = ((HIVE_ACID_CLEANING, "HCL_DATABASE", "HCL_TABLE"), (HIVE_ACID_TRASH, "HTR_DATABASE", "HTR_TABLE"))
 _BY_TABLE = ((TXN_TO_WRITE_ID, "T2W_DATABASE", "T2W_TABLE"), (NEXT_WRITE_ID, "NWI_DATABASE", "NWI_TABLE"))
+_OF_ANOTHER = (*_BY_TABLE, (TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE"))
 _BY_PARTITION = (
     (TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE", "TC_PARTITION"),
     (COMPLETED_TXN_COMPONENTS, "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION"),
@@ -62,9 +66,11 @@ def rename_table_rows(
     old = (table.db, table.name)
     if location != table.location:
         _move_locations(connection, table, location)
+        _move_dropped(connection, table, None, table.location, location)
     connection.execute(update(TBLS).where(TBLS.c.TBL_ID == table.id).values(TBL_NAME=new.name, DB_ID=database_id))
-    for target, database, name in _BY_TABLE:
-        # Left by a former table of the new name; its numbering must not become this one's.
+    for target, database, name in _OF_ANOTHER:
+        # Left by a former table of the new name, or one that never came to be (CREATE TABLE … AS that failed): its
+        # numbering must not become this one's, nor files of this one count as those of its aborted writes.
         connection.execute(delete(target).where(target.c[database] == new.database, target.c[name] == new.name))
     tables: list[tuple[Any, str, str]] = [*_BY_TABLE, *((t, d, n) for t, d, n, _ in _BY_PARTITION)]
     if features.min_history_write_id:
@@ -90,6 +96,7 @@ def rename_partition_rows(connection: Connection, table: Table, partition: Parti
         connection.execute(changed.values(PART_KEY_VAL=value))
     storage = select(PARTITIONS.c.SD_ID).where(of_partition)
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(storage)).values(LOCATION=new.location))
+    _move_dropped(connection, table, partition.name, partition.location, new.location)
     for target, database, name, part in _BY_PARTITION:
         for old_name, new_name in _respelled(connection, target, table, partition.name, new.name):
             of_old = target.c[database] == table.db, target.c[name] == table.name, target.c[part] == old_name
@@ -123,3 +130,27 @@ def _move_locations(connection: Connection, table: Table, location: str) -> None
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(of_table)).values(LOCATION=location))
     rewritten = case((inside, moved), else_=SDS.c.LOCATION)
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(of_partitions)).values(LOCATION=rewritten))
+
+
+def _move_dropped(connection: Connection, table: Table, partition: str | None, old: str, new: str) -> None:
+    """Let what drops have left to the Cleaner follow a directory that it lies in: that of partitions dropped since, or
+    of one that was added again and renamed."""
+    if old == new:
+        return
+    queue = COMPACTION_QUEUE.c
+    left = select(queue.CQ_ID, queue.CQ_TBLPROPERTIES).where(
+        queue.CQ_DATABASE == table.db, queue.CQ_TABLE == table.name, queue.CQ_TBLPROPERTIES.is_not(None)
+    )
+    if partition is not None:
+        left = left.where(queue.CQ_PARTITION == partition)
+    for request_id, text in connection.execute(left).all():
+        try:
+            properties = parse_properties(text)
+        except InvalidArgumentsError:
+            continue  # the Cleaner says so
+        below = relative_to(old, properties.get("location", ""))
+        if below is None:
+            continue
+        properties["location"] = join(new, *([below] if below else []))
+        moved = update(COMPACTION_QUEUE).where(queue.CQ_ID == request_id)
+        connection.execute(moved.values(CQ_TBLPROPERTIES=format_properties(properties)))
