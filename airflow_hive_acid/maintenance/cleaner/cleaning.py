@@ -231,14 +231,14 @@ class Cleaning:
         if self._trashed:
             numbers["trashed"] = len(self._trashed)
         if fences.alive:
-            self._change(lambda: self._client.compactions.stop_cleaning(request))
+            self._stop()
             jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
             return self._outcome(Kind.KEPT, "jobs of aborted txns may still write here", numbers, jobs)
         if not kept:
-            self._change(lambda: self._client.compactions.stop_cleaning(request))
+            self._stop()
             return self._outcome(Kind.KEPT, "a pin ended meanwhile; looking again soon", numbers)
         if left:
-            self._change(lambda: self._client.compactions.stop_cleaning(request))
+            self._stop()
             shown = ", ".join(found.entry.name for found in left[:5])
             return self._outcome(
                 Kind.KEPT, f"{len(left)} more can go when later txns have ended: {shown}", numbers,
@@ -247,6 +247,12 @@ class Cleaning:
         # What only pins hold back is cleaned up after again when they end; later compactions need not wait for it.
         self._change(lambda: self._client.compactions.mark_cleaned(request, fenced=aborted))
         return self._outcome(Kind.CLEANED, f"{self._done()}{held}", numbers, held.blockers)
+
+    def _stop(self) -> None:
+        """The Cleaner will come back to it. Once something was removed, the note that it has begun stays: what the
+        compaction had replaced is not complete any more, and a replication must not go by it."""
+        if not self._removed and self._request.cleaner_start is None:
+            self._change(lambda: self._client.compactions.stop_cleaning(self._request))
 
     def _done(self) -> str:
         verb = "would be" if self._dry_run else "were"

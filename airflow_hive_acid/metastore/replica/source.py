@@ -44,9 +44,9 @@ _TXNS = select(_T.T2W_WRITEID, _T.T2W_TXNID).where(
 def uncleaned_compactions(connection: Connection, table: TableName) -> dict[Resource, frozenset[int]]:
     """Compaction txns after whose results nothing was removed yet, so that what they replaced is complete.
 
-    To be asked after the listing: a Cleaner notes that it begins (CQ_CLEANER_START) before it removes anything, and a
-    failure stays in its row. Whatever was cleaned, or failed to be, after a compaction committed may have removed what
-    that had replaced, too.
+    To be asked after the listing: a Cleaner notes that it begins (CQ_CLEANER_START) before it removes anything. The
+    note stays when it has and will come back for the rest, and a failure stays in its row. Whatever was cleaned, or
+    failed to be, after a compaction committed may have removed what that had replaced, too.
     """
     of_table = {"db": table.database, "tbl": table.name}
     ended = dict(connection.execute(_CLEANED, of_table).all())

@@ -9,11 +9,15 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
+from airflow_hive_acid.maintenance.cleaner import cleaning
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.maintenance.warehouse.fences import FenceReport
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType, Resource
 from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.replica.source import uncleaned_compactions
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
-from tests.integration.maintenance.cycles.steps import change, pass_time, rows
+from tests.integration.maintenance.cycles.steps import change, pass_time, rows, start_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,3 +183,41 @@ def test_what_was_refused_for_no_cleanup_goes_when_the_property_is_taken_back(
     base = compact()
     assert clean(client, fs) == [(Kind.CLEANED, 2)]
     assert table.directories() == [base]
+
+
+def test_a_replication_does_not_take_for_complete_what_was_cleaned_in_part(
+    client: MetastoreClient,
+    fs: Filesystem,
+    table: Any,
+    compact: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    t1  a minor compaction of three deltas
+    t2  the Cleaner removes the three, and keeps its request: the job of an aborted txn may still write
+    t3  a replication must not look behind the compaction: the deltas are not there
+    """
+    for _ in range(3):
+        table.insert()
+    txn = table.begin()
+    start_job(client, table, txn, "job1")
+    txn.abort("task killed")
+    compact(CompactionType.MINOR)
+
+    def uncleaned() -> int:
+        found = client.database.read(lambda connection: uncleaned_compactions(connection, TableName("default", "t")))
+        return len(found.get(Resource("default", "t"), ()))
+
+    def fence(*_: object) -> tuple[FenceReport, bool]:
+        return FenceReport(alive=((client.jobs.get("job1"), "its copies may be under way"),)), True
+
+    assert uncleaned() == 1
+    for removed in (3, 0):
+        pass_time(client)
+        with monkeypatch.context() as patch:
+            patch.setattr(cleaning, "fence_aborted", fence)
+            (outcome,) = run_cleaner(client, fs)
+        assert (outcome.kind, len(outcome.removed)) == (Kind.KEPT, removed)
+        assert uncleaned() == 0
+    assert clean(client, fs) == [(Kind.CLEANED, 1)]
+    assert uncleaned() == 0
