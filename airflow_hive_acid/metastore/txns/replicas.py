@@ -15,11 +15,17 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.database.backend import backend_of, lock_open_txns
-from airflow_hive_acid.metastore.database.codes import AbortReason, TxnType
+from airflow_hive_acid.metastore.database.codes import AbortReason, Operation, TxnType
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import free_text
 from airflow_hive_acid.metastore.schema.hive_catalog import DATABASE_PARAMS, DBS
-from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, REPL_TXN_MAP, TXN_TO_WRITE_ID, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    NEXT_WRITE_ID,
+    REPL_TXN_MAP,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
 from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 from airflow_hive_acid.metastore.txns.aborts import abort_rows
 from airflow_hive_acid.metastore.txns.history import LARGEST_TXN
@@ -27,7 +33,7 @@ from airflow_hive_acid.metastore.txns.txns import OpenRequest, open_txns
 from airflow_hive_acid.metastore.txns.write_ids import allocate, max_allocated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -85,6 +91,15 @@ _PAIR = insert(TXN_TO_WRITE_ID).values(
     T2W_TABLE=bindparam("tbl"),
     T2W_WRITEID=bindparam("write_id"),
 )
+_COMPONENT = insert(TXN_COMPONENTS).values(
+    TC_TXNID=bindparam("txn_id"),
+    TC_DATABASE=bindparam("db"),
+    TC_TABLE=bindparam("tbl"),
+    TC_PARTITION=bindparam("part"),
+    TC_OPERATION_TYPE=Operation.INSERT.code,
+    TC_WRITEID=bindparam("write_id"),
+)
+_NOTHING_HELD: Mapping[int, Collection[str | None]] = {}
 #: A txn's other columns, should one be needed to move the ids on.
 _ENDED = {
     "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "", "TXN_HOST": "", "TXN_TYPE": 0,
@@ -214,6 +229,7 @@ def seed_write_ids(
     aborted_txns: Sequence[int],
     committing: int,
     features: Features,
+    held: Mapping[int, Collection[str | None]] = _NOTHING_HELD,
 ) -> bool:
     """Give a new table, inside the commit that creates it, the write ids of its source.
 
@@ -222,6 +238,8 @@ def seed_write_ids(
     because its txn was opened after theirs.
 
     :param aborted_txns: open txns, one for each aborted id, all opened before the committing one; aborted here.
+    :param held: partitions (None: the table) whose files may hold rows of an aborted id. It is remembered until a
+        compaction has taken them out; what is forgotten is valid.
     :returns: false when the table has write ids already, or a txn is gone: then nothing is done.
     """
     of_table = {"db": table.database, "tbl": table.name}
@@ -239,6 +257,13 @@ def seed_write_ids(
         abort_rows(connection, list(aborted_txns), features, AbortReason.REPLICATION)
     if pairs:
         connection.execute(_PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in pairs.items()])
+    components = [
+        {**of_table, "txn_id": txn_id, "part": part, "write_id": write_id}
+        for txn_id, write_id in zip(aborted_txns, aborted, strict=True)
+        for part in held.get(write_id, ())
+    ]
+    if components:
+        connection.execute(_COMPONENT, components)
     connection.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})
     return True
 

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import logging
 import uuid
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,10 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import (
     PLAIN_FILES,
     STAGING_PREFIX,
+    DirectoryKind,
     import_name,
     is_hidden,
+    parse_directory,
     parse_import,
     staging_name,
 )
@@ -386,11 +389,22 @@ class _Import:
 
     def _set_write_ids(self, connection: Connection, committing: int, aborted_txns: Sequence[int]) -> None:
         """Write ids of the new table are the source's; those whose rows must not be seen are aborted."""
-        features = self._client.database.features(connection)
-        if not seed_write_ids(connection, self._name, self._state, aborted_txns, committing, features):
+        features, held = self._client.database.features(connection), self._held()
+        if not seed_write_ids(connection, self._name, self._state, aborted_txns, committing, features, held):
             raise InvalidArgumentsError(
                 f"{self._name} has no table, but write ids: another engine is creating it; try again, or drop it first"
             )
+
+    def _held(self) -> dict[int, set[str | None]]:
+        """The partitions whose files may hold rows of aborted write ids among others: those of transaction batches."""
+        tops = {(file.partition, file.path.split("/")[0]) for file in self._dump.files}
+        found: dict[int, set[str | None]] = defaultdict(set)
+        for partition, top in tops:
+            named = parse_directory(top)
+            if named is not None and named.kind is not DirectoryKind.BASE:
+                for write_id in self._state.aborted_ids.between(named.min_write_id, named.max_write_id):
+                    found[write_id].add(partition or None)
+        return found
 
     # --- afterwards -----------------------------------------------------------------------------------------------
 

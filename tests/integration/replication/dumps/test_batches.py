@@ -15,6 +15,7 @@ from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.dumps.dump import Scope, read_dump
 from airflow_hive_acid.replication.dumps.exports import export_table
 from airflow_hive_acid.replication.dumps.imports import import_table
+from tests.integration.maintenance.cycles.steps import forget_what_has_ended
 from tests.integration.replication.acid_world import T, create, listing, path_of, rows, write
 
 if TYPE_CHECKING:
@@ -176,4 +177,23 @@ def test_an_export_has_the_flushed_part_of_open_files(primary: Site, replica: Si
     assert sorted(f.place.rpartition("/")[2] for f in dump.files) == ["_orc_acid_version", BUCKET]
     assert (tmp_path / "dump/data" / batch.path.name / BUCKET).read_bytes() == expected
     import_table(replica, f"{tmp_path}/dump")
+    assert rows(replica) == {"": {"2:two"}}
+
+
+@pytest.mark.backends("sqlite")
+def test_rows_of_aborted_txns_in_a_batch_stay_hidden_in_a_table_that_was_imported(
+    primary: Site, replica: Site, tmp_path: Path
+) -> None:
+    """Their write ids are remembered until a compaction has taken them out: what is forgotten is valid."""
+    create(primary)
+    batch = Batch(primary, 4)
+    batch.commit(2, "two")
+    batch.append(3, "three")
+    batch.append(4, "four is open")
+    batch.flush()
+    batch.abort(3)
+    export_table(primary, T, f"{tmp_path}/dump")
+    import_table(replica, f"{tmp_path}/dump")
+    assert rows(replica) == {"": {"2:two"}}
+    forget_what_has_ended(replica.client)
     assert rows(replica) == {"": {"2:two"}}
