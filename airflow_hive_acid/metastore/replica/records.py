@@ -54,6 +54,9 @@ _RECORDS = select(_T.HRT_TABLE_ID, _T.HRT_SOURCE_TABLE, _T.HRT_SOURCE_ID, _T.HRT
 _FORGET = delete(HIVE_ACID_REPL_TABLE).where(
     _T.HRT_POLICY == bindparam("policy"), _T.HRT_TABLE_ID.in_(bindparam("ids", expanding=True))
 )
+_RESTATE = (
+    update(HIVE_ACID_REPL_TABLE).where(_T.HRT_POLICY == bindparam("of_policy")).values(HRT_STATE=bindparam("state"))
+)
 _UNLOCK = delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID.in_(bindparam("ids", expanding=True)))
 _NAMES = (
     select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME)
@@ -92,6 +95,7 @@ class TableRecord:
 
     :param table_id: TBL_ID here, ``source_id`` that of ``source_table`` at the source.
     :param write_ids: the source's list as of ``state_id``, with every id aborted since.
+    :param state_id: event of the source whose state it has; since a fail-over, the latest event here before that.
     """
 
     table_id: int
@@ -171,9 +175,15 @@ def finish_attempt(connection: Connection, policy: str, state_id: int) -> None:
     connection.execute(_DONE, {"policy": policy, "state": state_id})
 
 
-def mark_failed_over(connection: Connection, policy: str, attempt: str) -> None:
-    """The replica is a primary from now on."""
+def mark_failed_over(connection: Connection, policy: str, attempt: str, event_id: int | None = None) -> None:
+    """The replica is a primary from now on.
+
+    :param event_id: the latest event here; what follows it tells how the tables differ from what came. None: it is
+        noted already.
+    """
     connection.execute(_FAILED_OVER, {"policy": policy, "attempt": attempt})
+    if event_id is not None:
+        connection.execute(_RESTATE, {"of_policy": policy, "state": event_id})
 
 
 def write_records(connection: Connection, policy: str, records: Sequence[TableRecord]) -> None:

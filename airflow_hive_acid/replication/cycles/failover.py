@@ -107,7 +107,8 @@ def fail_over(target: Site, policy: str) -> FailedOver:
     :raises NoSuchObjectError: when the policy has never replicated ACID tables here.
     """
     client = target.client
-    before, records = client.database.run(lambda connection: _take_over(connection, policy, target.name))
+    latest = _latest_event(target)  # before: whatever is done here as by a primary comes after it
+    before, records = client.database.run(lambda connection: _take_over(connection, policy, target.name, latest))
     tables = {t.qualified_name: t for t in _tables_of(target, records)}
     known = {name: records[t.id].write_ids for name, t in tables.items()}
     left = client.database.read(lambda connection: sync_txns(connection, policy))
@@ -135,14 +136,21 @@ def fail_over(target: Site, policy: str) -> FailedOver:
     return client.database.run(operation)
 
 
-def _take_over(connection: Connection, policy: str, site: str) -> tuple[SyncRecord, dict[int, TableRecord]]:
+def _latest_event(site: Site) -> int:
+    has_log = site.client.database.read(lambda connection: site.client.database.features(connection).notifications)
+    return site.client.notifications.current_event_id() if has_log else 0
+
+
+def _take_over(
+    connection: Connection, policy: str, site: str, latest: int
+) -> tuple[SyncRecord, dict[int, TableRecord]]:  # fmt: skip
     before = read_sync(connection, policy, lock=True)
     if before is None:
         raise NoSuchObjectError(
             f"replication policy {policy!r} has replicated no ACID table to {site}; there is nothing to fail over"
         )
     if before.failed_over is None:
-        mark_failed_over(connection, policy, str(uuid.uuid4()))
+        mark_failed_over(connection, policy, str(uuid.uuid4()), latest)
     release_locks(connection, sync_txns(connection, policy))
     return before, read_records(connection, policy)
 
@@ -205,7 +213,7 @@ def fail_back(
 
 
 def _compare(old_primary: Site, new_primary: Site, policy: str) -> tuple[FailBack, list[tuple[TableRecord, Table]]]:
-    before, records = _failed_over(new_primary, policy)
+    records = _failed_over(new_primary, policy)
     here = {t.id: t for t in _tables_of(new_primary, records)}
     there = old_primary.client.catalog.find_tables(sorted({r.source_table for r in records.values()}))
     going: dict[str, str] = {}
@@ -222,12 +230,13 @@ def _compare(old_primary: Site, new_primary: Site, policy: str) -> tuple[FailBac
         if problem is not None or table is None:
             continue
         going[mine.qualified_name] = table.qualified_name
-        state = before.state_id or record.state_id
-        kept.append((TableRecord(table.id, mine.qualified_name, mine.id, _closed(record.write_ids), state), table))
+        # Counted by the new primary's events, as that is the source now.
+        write_ids, state = _closed(record.write_ids), record.state_id
+        kept.append((TableRecord(table.id, mine.qualified_name, mine.id, write_ids, state), table))
     return FailBack(policy, going, problems), kept
 
 
-def _failed_over(site: Site, policy: str) -> tuple[SyncRecord, dict[int, TableRecord]]:
+def _failed_over(site: Site, policy: str) -> dict[int, TableRecord]:
     def read(connection: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
         found = read_sync(connection, policy)
         if found is None and any(s.policy == policy and s.phase is Phase.FAILED_OVER for s in read_states(connection)):
@@ -240,7 +249,7 @@ def _failed_over(site: Site, policy: str) -> tuple[SyncRecord, dict[int, TableRe
             f"replication policy {policy!r} was not failed over at {site.name}; fail over first, so that it is known "
             "what both sides have in common"
         )
-    return before, records
+    return records
 
 
 def _problem(site: Site, record: TableRecord, table: Table | None) -> str | None:

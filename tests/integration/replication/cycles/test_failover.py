@@ -128,3 +128,29 @@ def test_without_a_replication_there_is_nothing_to_fail_over(primary: Site, repl
     fail_over(replica, "p")
     with pytest.raises(ActionRefusedError, match="needs another name"):
         fail_back(primary, replica, "p", "p")
+
+
+def test_names_that_were_swapped_at_the_new_primary_come_back_swapped(primary: Site, replica: Site) -> None:
+    """Its log tells of it, which counts events by itself: fewer than the old primary's.
+
+    t1  both partitions are written by one write, so that their files have the same names; sync
+    t2  the replica fails over, and its partitions swap their names
+    t3  the old primary follows
+    """
+    create(primary, "default.other")
+    for _ in range(40):
+        write(primary, "x", table="default.other")
+    create(primary, partitioned=True)
+    with begin(primary, partition="p=1") as transaction:
+        fill(primary, transaction, "a", partition="p=1")
+        fill(primary, transaction, "b", partition="p=2")
+    sync_tables(primary, replica, "there", [T])
+    fail_over(replica, "there")
+    for old, new in (("p=1", "p=9"), ("p=2", "p=1"), ("p=9", "p=2")):
+        world.rename_partition(replica, old, new)
+    fail_back(primary, replica, "there", "back")
+    sync_tables(replica, primary, "back", [T])
+    assert rows(primary) == rows(replica) == {"p=1": {"1:b"}, "p=2": {"1:a"}}
+    write(replica, "c", partition="p=1")
+    assert not sync_tables(replica, primary, "back", [T]).tables[0].bootstrapped
+    assert rows(primary) == rows(replica)
