@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.replica import SyncRecord, TableRecord
     from airflow_hive_acid.replication.acid.snapshot import SourceState, SourceTable
+    from airflow_hive_acid.replication.events.event import EventSource
     from airflow_hive_acid.replication.site import Site
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,8 @@ def sync_tables(
     bootstrap: Collection[str] = (),
     others: Others = lambda _txns: {},
     step: Callable[[str], object] = lambda _name: None,
+    events: EventSource | None = None,
+    again: bool = False,
 ) -> SyncReport:
     """Bring ACID tables of a replica to the state of one snapshot of the source.
 
@@ -105,6 +108,9 @@ def sync_tables(
     :param others: told which txns the snapshot sees: the tables of which it sees something that is not at the replica,
         as a mapping like ``tables``. They come along, so that no txn over several tables comes in part.
     :param step: called before each step, by its name; tests stop there.
+    :param events: a store that keeps the source's events for longer than its log.
+    :param again: nobody knows what was missed: a table whose partitions may have got other names, of which the log
+        does not tell any more, begins anew.
     :raises ReplicaDivergedError: when somebody else wrote the replica, or it cannot follow; nothing was overwritten.
     :raises TablePinnedError: when a table that must be dropped, lose partitions or change columns is pinned at the
         replica; nothing was changed in any table, and the sync goes on when the pin has ended.
@@ -114,10 +120,10 @@ def sync_tables(
     """
     names = dict(tables) if isinstance(tables, Mapping) else {t: t for t in tables}
     wanted = {str(table_name(s)): str(table_name(t)) for s, t in names.items()}
-    again = frozenset(str(table_name(t)) for t in bootstrap)
+    anew = frozenset(str(table_name(t)) for t in bootstrap)
     left = TRIES
     while True:
-        sync = _Sync(source, target, policy, wanted, again, others, step)
+        sync = _Sync(source, target, policy, wanted, anew, others, step, events, again=again)
         try:
             return sync.run()
         except _MoreTablesError as more:
@@ -140,9 +146,10 @@ class _MoreTablesError(Exception):
 class _Sync:
     def __init__(
         self, source: Site, target: Site, policy: str, tables: Mapping[str, str], bootstrap: Collection[str],
-        others: Others, step: Callable[[str], object],
+        others: Others, step: Callable[[str], object], events: EventSource | None, *, again: bool,
     ) -> None:  # fmt: skip
         self._source, self._target, self._policy = source, target, policy
+        self._events, self._again = events, again
         self._tables, self._bootstrap, self._others, self._step = dict(tables), bootstrap, others, step
         self._client, self._files = target.client, target.filesystem
         self._attempt = str(uuid.uuid4())
@@ -266,7 +273,9 @@ class _Sync:
         if record.source_id != source.table.id:
             return f"{source.table.qualified_name} was dropped and made again at the source"
         here = places_of(self._target, table) if table.is_partitioned else {}
-        renamed = renamed_since(self._source, source, record.state_id, record.write_ids, here)
+        renamed = renamed_since(
+            self._source, source, record.state_id, record.write_ids, here, events=self._events, again=self._again
+        )
         if not renamed:
             return None
         now, before = next(iter(renamed.items()))

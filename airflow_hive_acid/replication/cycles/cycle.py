@@ -67,13 +67,13 @@ def replicate(
                     else f"policy {policy.name!r} does not replicate it"
                 )
             )
-    parts = parts_of(policy, source, target, step, anew=map(str, dropped))
+    parts = parts_of(policy, source, target, step, anew=map(str, dropped), again=again)
     return run_cycle(policy, source, target, parts, holder=holder, again=again)
 
 
 def parts_of(
     policy: Policy, source: Site, target: Site, step: Callable[[str], None] = lambda _step: None, *,
-    anew: Iterable[str] = (),
+    anew: Iterable[str] = (), again: bool = False,
 ) -> Parts:  # fmt: skip
     """What a cycle of a policy works with; parameters as of :func:`replicate`."""
     record = PolicyRecord(target.client.database, policy.name)
@@ -87,11 +87,11 @@ def parts_of(
 
     brought = frozenset(table_name(one.source) for one in record.objects())
     dropped = frozenset(table_name(name) for name in anew)
-    executor = SiteExecutor(policy, source, target, brought, dropped, step)
+    store = None if policy.event_store is None else EventStore(target.filesystem, policy.event_store)
+    executor = SiteExecutor(policy, source, target, brought, dropped, step, events=store, again=again)
     log = source.client.notifications
-    if policy.event_store is None:
+    if store is None:
         return Parts(log, create, executor, destination_clock(target), step, begin=executor.begin)
-    store = EventStore(target.filesystem, policy.event_store)
     return Parts(
         store, create, executor, destination_clock(target), step, begin=executor.begin,
         refresh=lambda: _fill(store, policy, source, target),

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.acid.report import TableReport
     from airflow_hive_acid.replication.dumps.drops import DropResult
     from airflow_hive_acid.replication.dumps.import_results import ImportResult
+    from airflow_hive_acid.replication.events.event import EventSource
     from airflow_hive_acid.replication.events.tasks import Command
     from airflow_hive_acid.replication.events.unreadable import Reread
     from airflow_hive_acid.replication.policies.policy import Policy
@@ -67,6 +68,8 @@ class SiteExecutor:
     :param brought: tables of the source that an earlier cycle has brought.
     :param anew: tables of the source that are dropped at the destination and copied from nothing.
     :param step: told before each step of a sync.
+    :param events: a store that keeps the source's events for longer than its log, if the policy has one.
+    :param again: the first copy is made once more, because nobody knows what was missed.
     """
 
     policy: Policy
@@ -75,6 +78,8 @@ class SiteExecutor:
     brought: frozenset[TableName]
     anew: frozenset[TableName] = frozenset()
     step: Callable[[str], object] = lambda _name: None
+    events: EventSource | None = None
+    again: bool = False
     _acid: frozenset[TableName] | None = field(default=None, init=False)
     _marked: set[str] = field(default_factory=set, init=False)
     _odd: list[str] = field(default_factory=list, init=False)
@@ -211,7 +216,7 @@ class SiteExecutor:
         report = sync_tables(
             self.source, self.target, self.policy.name, {str(t): str(self.policy.target(t)) for t in wanted},
             bootstrap=[str(self.policy.target(t)) for t in wanted if t in self.anew],
-            others=self._written_with, step=self.step,
+            others=self._written_with, step=self.step, events=self.events, again=self.again,
         )  # fmt: skip
         return [_synced(one, report.state_id) for one in report.tables]
 

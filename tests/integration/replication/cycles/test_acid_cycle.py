@@ -6,22 +6,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_hive_acid.errors import ReplicationGapError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
-from airflow_hive_acid.replication.cycles.cycle import replicate
+from airflow_hive_acid.replication.cycles.cycle import event_source, replicate
 from airflow_hive_acid.replication.policies.policy import policy
 from tests.integration.replication.acid_world import (
     T,
+    begin,
     compact,
     create,
     drop_partition,
     drop_table,
+    fill,
     rename_partition,
     rows,
     write,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_hive_acid.replication.site import Site
 
 pytestmark = pytest.mark.backends("sqlite")
@@ -76,3 +81,62 @@ def test_partitions_that_get_other_names_keep_their_rows(primary: Site, replica:
         cycle(primary, replica)
         write(primary, f"after {moves}", partition=f"p={moves[-1][1]}")
         cycle(primary, replica)
+
+
+def two_partitions_of_one_write(site: Site) -> None:
+    create(site, partitioned=True)
+    with begin(site, partition="p=1") as transaction:
+        fill(site, transaction, "a", partition="p=1")
+        fill(site, transaction, "b", partition="p=2")
+
+
+def swap(site: Site) -> None:
+    for old, new in (("p=1", "p=9"), ("p=2", "p=1"), ("p=9", "p=2")):
+        rename_partition(site, old, new)
+
+
+def test_names_that_were_swapped_in_events_that_are_gone_are_copied_again_with_the_rest(
+    primary: Site, replica: Site
+) -> None:
+    """Who copies everything again need not know what was missed. No listing tells of it: files have the same names."""
+    two_partitions_of_one_write(primary)
+    cycle(primary, replica)
+    swap(primary)
+    primary.client.notifications.purge(-60_000)
+    with pytest.raises(ReplicationGapError):
+        cycle(primary, replica)
+    replicate(POLICY, primary, replica, holder="a test", again=True)
+    assert rows(replica) == rows(primary) == {"p=1": {"1:b"}, "p=2": {"1:a"}}
+    write(primary, "c", partition="p=1")
+    cycle(primary, replica)
+
+
+def test_names_that_were_swapped_are_told_by_the_event_store_when_the_log_is_purged(
+    primary: Site, replica: Site, tmp_path: Path
+) -> None:
+    stored = policy({
+        "name": "p", "source": "primary", "destination": "replica", "databases": ["default"],
+        "event_store": (tmp_path / "events").as_uri(),
+    })  # fmt: skip
+    two_partitions_of_one_write(primary)
+    replicate(stored, primary, replica, holder="a test")
+    swap(primary)
+    event_source(stored, primary, replica)
+    primary.client.notifications.purge(-60_000)
+    replicate(stored, primary, replica, holder="a test")
+    assert rows(replica) == rows(primary) == {"p=1": {"1:b"}, "p=2": {"1:a"}}
+
+
+def test_a_table_that_nobody_has_written_for_long_goes_on_where_it_was(primary: Site, replica: Site) -> None:
+    """The events since its last sync are gone; they were read, and told of nothing."""
+    two_partitions_of_one_write(primary)
+    cycle(primary, replica)
+    create(primary, "default.other")
+    for _ in range(3):
+        write(primary, "x", table="default.other")
+        cycle(primary, replica)
+    primary.client.notifications.purge(-60_000)
+    write(primary, "c", partition="p=1")
+    report = replicate(POLICY, primary, replica, holder="a test")
+    assert rows(replica) == rows(primary)
+    assert report.files < 4
