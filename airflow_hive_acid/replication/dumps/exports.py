@@ -19,7 +19,7 @@ from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
-from airflow_hive_acid.format.names import is_hidden
+from airflow_hive_acid.format.names import DirectoryKind, is_hidden
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog import (
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.filesystem import FileInfo
+    from airflow_hive_acid.format.acid_state import StateDirectory
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import PartitionSpec, Table, WholePartition
     from airflow_hive_acid.replication.site import Site
@@ -384,12 +385,27 @@ def _acid_files(
     state = acid_state(listing, lists, txns)
     found = [(entry.path, entry.path, entry.size) for entry in state.originals]
     for directory in (*state.inserts, *state.deletes):
-        stripped = replace(directory.directory, visibility_txn_id=0).name
-        for entry in directory.files:
+        stripped = _name_in_dump(directory, lists)
+        for entry in directory.files if stripped is not None else ():
             if not entry.path.endswith("/"):
                 below = entry.path.removeprefix(f"{directory.name}/")
                 found.append((f"{stripped}/{below}", entry.path, entry.size))
     return found, cut
+
+
+def _name_in_dump(found: StateDirectory, lists: ValidWriteIdList) -> str | None:
+    """The name of a directory without the visibility txn id of a compaction.
+
+    Without that a base counts as one of INSERT OVERWRITE, which nobody sees if its write id is aborted; that of a
+    compaction may end with such an id. It gets the last one below whose rows it holds.
+
+    :return: None when there is none: it holds no row.
+    """
+    named = replace(found.directory, visibility_txn_id=0)
+    if named.kind is not DirectoryKind.BASE or not found.compacted or named.max_write_id < 1:
+        return named.name
+    last = next((w for w in range(named.max_write_id, 0, -1) if lists.is_valid(w)), None)
+    return None if last is None else replace(named, max_write_id=last).name
 
 
 def _require_own_place(site: Site, uri: str) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.dumps.dump import Scope, read_dump
 from airflow_hive_acid.replication.dumps.exports import export_table
@@ -99,3 +101,37 @@ def test_an_acid_dump_becomes_no_external_table(primary: Site, replica: Site, tm
     with pytest.raises(InvalidArgumentsError, match="leave out EXTERNAL"):
         import_table(replica, f"{tmp_path}/one", Asked(TableName("w", "e"), external=True))
     assert objects(replica, "w.e")[0] is None
+
+
+def seen(site: Site, partition: str | None = None) -> list[bytes]:
+    """The data files of ``w.t`` that a reader of now reads."""
+    place = location(site, "w.t", partition)
+    there = contents(site, place)
+    with site.client.snapshot(["w.t"]) as snapshot:
+        listing = [FileEntry(path, len(content)) for path, content in there.items()]
+        state = acid_state(listing, snapshot.snapshot["w.t"], snapshot.valid_txns)
+    return [there[file.path] for found in state.inserts for file in found.files]
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "no rows"])
+def test_the_base_of_a_compaction_that_ends_with_an_aborted_write_is_seen_in_the_copy(
+    primary: Site, replica: Site, tmp_path: Path, rows: bool
+) -> None:
+    """Without its visibility txn it is called like one of an INSERT OVERWRITE, whose own write id counts.
+
+    write id 1       committed (or aborted, too)
+    write id 2       aborted
+    base_2_v<txn>    a major compaction
+    write id 3       committed
+    """
+    make_table(primary, **ACID)
+    insert(primary, b"1", abort=not rows)
+    insert(primary, b"2", abort=True)
+    compactor = primary.client.open_txn()
+    write(primary, location(primary), {f"{base_name(2, compactor)}/bucket_00000": b"1" if rows else b""})
+    primary.client.commit_txn(compactor)
+    insert(primary, b"3")
+    export_table(primary, "w.t", f"{tmp_path}/dump")
+    replica.client.catalog.create_database("w")
+    import_table(replica, f"{tmp_path}/dump")
+    assert seen(replica) == ([b"1", b"3"] if rows else [b"3"])
