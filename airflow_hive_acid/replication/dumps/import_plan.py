@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, ReadOnlyReplicaError
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.format.table_kinds import TableKind, is_transactional, table_kind
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.catalog import (
     EXTERNAL_TABLE,
     MANAGED_TABLE,
@@ -73,10 +75,12 @@ class Existing:
 
     :param table: None when there is none.
     :param partitions: those that the dump may be about; all of them when it is of the whole table.
+    :param write_ids: of an ACID table, what of it is seen now.
     """
 
     table: Table | None = None
     partitions: Mapping[str, WholePartition] | None = None
+    write_ids: ValidWriteIdList | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +252,8 @@ def _plan_plain(
     taken = sorted(part.name for part in chosen if part.name in (existing.partitions or {}))
     if taken:
         raise AlreadyExistsError(f"{plan.name} has a partition {taken[0]} already; drop it, or import the others only")
+    if existing.write_ids is not None:
+        _check_write_ids(dump, plan.name, {part.name for part in chosen}, existing.write_ids)
     table = None if before is not None else TableWrite(_after_data(dump, plan, None, asked, now))
     places: list[tuple[str, str]] = [] if source.partition_columns or not source.storage.location else [
         ("", plan.location)
@@ -411,6 +417,29 @@ def _check_kind(before: Table, source: Table, asked: Asked) -> None:
     wanted = [(c.name, c.type) for c in source.partition_columns]
     if keys != wanted:
         raise InvalidArgumentsError(f"{name} is partitioned by {keys} here, by {wanted} in the dump: another table")
+
+
+def _check_write_ids(dump: Dump, name: TableName, chosen: Collection[str], here: ValidWriteIdList) -> None:
+    """Rows of a dump are seen by their write ids, which an ACID table that is there already has given to others.
+
+    They mean the same where the dump came from: a partition can go back to its own table.
+    """
+    if dump.write_ids is None:
+        return
+    there = ValidWriteIdList.parse(dump.write_ids)
+    for top in sorted({file.path.split("/")[0] for file in dump.files if file.partition in chosen}):
+        found = parse_directory(top)
+        if found is None:
+            continue
+        low = found.max_write_id if found.kind is DirectoryKind.BASE else found.min_write_id
+        other = next((w for w in range(low, found.max_write_id + 1) if here.is_valid(w) != there.is_valid(w)), None)
+        if other is not None:
+            said = "is not committed" if there.is_valid(other) else "is committed"
+            raise InvalidArgumentsError(
+                f"{name} is an ACID table and exists already, and write id {other}, under which {top} of the dump was "
+                f"written, {said} there: its rows would not be seen as they were. Import under another name, then "
+                f"INSERT INTO {name} SELECT from that"
+            )
 
 
 def kind_of(table: Table) -> str:

@@ -47,6 +47,7 @@ from airflow_hive_acid.format.names import (
     parse_import,
     staging_name,
 )
+from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.catalog import (
     CatalogWriter,
@@ -64,7 +65,7 @@ from airflow_hive_acid.metastore.catalog import (
 from airflow_hive_acid.metastore.database import LockType, now_ms
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.protocol import ddl_transaction, table_lock, wait_until_granted
-from airflow_hive_acid.metastore.txns import seed_write_ids
+from airflow_hive_acid.metastore.txns import seed_write_ids, take_snapshot
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.dumps.dropped_directories import bury, remove_dropped
@@ -215,6 +216,9 @@ class _Import:
         else:
             found = read_whole_partitions(connection, [(table.id, p.name) for p in self._dump.partitions])
             existing = Existing(table, {name: stored for (_, name), stored in found.items()})
+        if table is not None and is_transactional(table.properties):
+            lists = take_snapshot(connection, [self._name], 0, self._client.gap_timeout_ms).write_ids
+            existing = replace(existing, write_ids=lists[self._name])
         return plan_import(self._dump, self._asked, existing, database, now_ms(connection) // 1000)
 
     def _require_free(self, plan: ImportPlan) -> None:

@@ -135,3 +135,34 @@ def test_the_base_of_a_compaction_that_ends_with_an_aborted_write_is_seen_in_the
     replica.client.catalog.create_database("w")
     import_table(replica, f"{tmp_path}/dump")
     assert seen(replica) == ([b"1", b"3"] if rows else [b"3"])
+
+
+def insert_into(site: Site, partition: str, content: bytes) -> int:
+    with site.client.begin({"w.t": "insert"}, partitioned=["w.t"]) as transaction:
+        write_id = transaction.write_ids["w.t"]
+        site.client.catalog.add_partitions("w.t", [partition])
+        place = location(site, "w.t", partition)
+        write(site, place, {f"{delta_name(write_id, write_id, 0)}/bucket_00000": content})
+        transaction.add_partitions("w.t", [partition])
+    return write_id
+
+
+def test_a_partition_of_an_acid_table_goes_back_to_its_own_table_and_to_no_other(
+    primary: Site, replica: Site, tmp_path: Path
+) -> None:
+    """Elsewhere its write ids are not given yet, or are those of others: its rows would not be seen."""
+    make_table(primary, partitioned=True, **ACID)
+    for number, partition in enumerate(("ds=1", "ds=2"), 1):
+        assert insert_into(primary, partition, b"%d" % number) == number
+        export_table(primary, "w.t", f"{tmp_path}/{number}", [partition])
+    replica.client.catalog.create_database("w")
+    import_table(replica, f"{tmp_path}/1")
+    assert seen(replica, "ds=1") == [b"1"]
+    with pytest.raises(InvalidArgumentsError, match=r"write id 2, under which delta_0000002_0000002_0000.* not commit"):
+        import_table(replica, f"{tmp_path}/2")
+    assert sorted(objects(replica, "w.t")[1]) == ["ds=1"]
+    for place in [location(primary, "w.t", "ds=2")]:
+        primary.client.catalog.drop_partition("w.t", "ds=2")
+        primary.filesystem.delete(place, inside=location(primary))
+    import_table(primary, f"{tmp_path}/2")
+    assert seen(primary, "ds=2") == [b"2"]
