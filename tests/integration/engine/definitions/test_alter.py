@@ -82,7 +82,7 @@ def test_a_column_of_a_type_that_only_a_hive_makes_is_in_the_way_of_no_other(eng
     assert [(c.name, c.type) for c in client.catalog.get_table("w.t").columns] == [
         ("id", "bigint"), ("at", kind), ("c", "int"),
     ]  # fmt: skip
-    with pytest.raises(InvalidArgumentsError, match="is not supported: Hive itself cannot read back"):
+    with pytest.raises(SqlSyntaxError, match="is not supported: Hive itself cannot read back"):
         engine.run("ALTER TABLE w.p ADD COLUMNS (c TIMESTAMP WITH LOCAL TIME ZONE)")
 
 
