@@ -166,29 +166,6 @@ def test_group_is_tried_again_as_a_whole_after_a_conflict(client: Any, spark: An
     assert client.show_locks() == []
 
 
-@pytest.mark.rule("R14")
-@pytest.mark.parametrize("rule", ["none_failed", "all_done"])
-def test_tries_that_are_not_needed_apply_nothing_whatever_the_trigger_rules_of_their_tasks(
-    client: Any, spark: Any, finished: Any, rule: str
-) -> None:
-    """
-    t1  try 1 commits
-    t2  try 2 is skipped; one of its first tasks runs all the same, because that is what its trigger rule says
-    """
-    with DAG(f"shared_rules_{rule}", schedule=None) as dag:
-        for txn in hive_acid_transaction_tries("load", tables=TABLES, tries=2, retry_delay=timedelta()):
-            with txn:
-                HiveAcidOperator(task_id="orders", sql="INSERT INTO sales.orders VALUES (1)")
-                HiveAcidInsertOperator(task_id="note", table="sales.returns", rows=[[1]], trigger_rule=rule)
-
-    how, told = finished(dag)
-    assert how[""] == "success"
-    assert [how[f"load.try_{n}.note"] for n in (1, 2)] == ["success", "skipped"]
-    assert [how[f"load.try_{n}.commit"] for n in (1, 2)] == ["success", "skipped"]
-    assert told["load.outcome"]["inserted"] == 2
-    assert client.get_valid_write_ids(["sales.returns"])["sales.returns"].high_watermark == 1
-
-
 def test_group_with_a_task_that_fails_shows_nothing(client: Any, spark: Any, finished: Any) -> None:
     """The end is a teardown: it runs, and aborts, although the task that failed is none of our operators."""
     with DAG("shared_failure", schedule=None) as dag, hive_acid_transaction("load", tables=TABLES):
