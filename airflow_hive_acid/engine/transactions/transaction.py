@@ -35,6 +35,7 @@ from airflow_hive_acid.engine.tables.read_only import require_writable, written_
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
 from airflow_hive_acid.engine.tables.viewpoints import Looks
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
+from airflow_hive_acid.engine.transactions.hidden_writes import require_seen
 from airflow_hive_acid.engine.transactions.plain_writes import PlainWrites
 from airflow_hive_acid.engine.transactions.seen_tables import SeenTables
 from airflow_hive_acid.engine.transactions.written_tables import Written, touched
@@ -471,6 +472,7 @@ class StatementTransaction:
             table = written.table
             target = self._seen.target(table, tuple(written.statement_ids), ())
             check_published(context.filesystem, target, written.manifests)
+            require_seen(connection, self.txn_id, name, self._txn.write_ids[name], written)
             made = {p: self._seen.partitions(table)[p] for p in written.made}
             new: list[str] = []
             if made:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.compaction.cleaning import Covered
+    from airflow_hive_acid.metastore.compaction.cleaning import Covered, dropped_since
     from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecord
     from airflow_hive_acid.metastore.compaction.decisions import StoredDecision, read_decisions_of_requests
     from airflow_hive_acid.metastore.compaction.history import PurgedCompaction, Retention
@@ -73,6 +73,7 @@ else:
             "Waiting": "runs",
             "clean_text": "rows",
             "compactions": "listing",
+            "dropped_since": "cleaning",
             "find_open_writers": "writers",
             "read_aborted": "horizon",
             "read_decisions_of_requests": "decisions",
@@ -112,6 +113,7 @@ __all__ = [
     "Waiting",
     "clean_text",
     "compactions",
+    "dropped_since",
     "find_open_writers",
     "read_aborted",
     "read_decisions_of_requests",

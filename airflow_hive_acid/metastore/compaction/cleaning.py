@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from airflow_hive_acid.metastore.compaction.model import (
     AbortedWrites,
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 _cq, _ctc, _tc = COMPACTION_QUEUE.c, COMPLETED_TXN_COMPONENTS.c, TXN_COMPONENTS.c
 _ABORTED = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "a")
 _CLEANUP = CompactionType.ABORT_TXN_CLEANUP.value
+_HIDDEN_SINCE = select(_cq.CQ_PARTITION).where(
+    _cq.CQ_DATABASE == bindparam("db"), _cq.CQ_TABLE == bindparam("tbl"), _cq.CQ_PARTITION.is_not(None),
+    _cq.CQ_STATE == CompactionState.READY_FOR_CLEANING.value, _cq.CQ_HIGHEST_WRITE_ID >= bindparam("write_id"),
+)  # fmt: skip
 
 
 class Covered(Enum):
@@ -138,6 +142,16 @@ def insert_soft_delete(
         CQ_HIGHEST_WRITE_ID=highest_write_id,
     ))  # fmt: skip
     return request_id
+
+
+def dropped_since(connection: Connection, table: TableName, write_id: int) -> set[str]:
+    """Partitions that were dropped after an open txn had got its write id: what it writes there, nobody sees.
+
+    The base without rows that a drop leaves hides all that has a lower write id, also when the partition is added
+    again. The Cleaner waits for the txn, so the request is there as long as that is open; a compaction ends below it.
+    """
+    asked = {"db": table.database, "tbl": table.name, "write_id": write_id}
+    return set(connection.execute(_HIDDEN_SINCE, asked).scalars())
 
 
 def clean_again(connection: Connection, table: TableName, partition: str | None, highest: int, run_as: str) -> None:
