@@ -310,6 +310,6 @@ def _is_small(source: DataFrame) -> bool:
 
 
 def _keep(frame: DataFrame, kept: list[DataFrame]) -> DataFrame:
-    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    frame = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
     kept.append(frame)
     return frame
