@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Looked, Question
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+#: What lets go of something; the event loop itself holds tasks by weak references alone.
+_AT_WORK: set[asyncio.Task[None]] = set()
 #: States of a task that still waits, or goes on with what was waited for.
 _GOES_ON = frozenset({"deferred", "scheduled", "queued", "running"})
 #: Attributes that Airflow sets on a trigger; an argument of that name would be overwritten.
@@ -116,9 +118,17 @@ class MetastoreWaitTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """Let go, because somebody has ended or cleared the task.
 
-        Airflow calls this, too, in a triggerer that was silent for so long that another one has taken the trigger over:
-        then the task waits there, or goes on already. So its state is asked for first.
+        Airflow cancels this again in each of its rounds until it has ended, in a second or less. So the work is a task
+        of its own, which goes on when that happens.
         """
+        work = asyncio.create_task(self._let_go_if_ended())
+        _AT_WORK.add(work)
+        work.add_done_callback(_AT_WORK.discard)
+        await asyncio.shield(work)
+
+    async def _let_go_if_ended(self) -> None:
+        """Airflow calls ``on_kill``, too, in a triggerer that was silent for so long that another one has taken the
+        trigger over: then the task waits there, or goes on already. So its state is asked for first."""
         if await self._task_goes_on():
             self.log.info("The task was not ended; another triggerer waits for it, or it goes on")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,6 +75,34 @@ def test_on_an_answer_that_is_none_nothing_is_given_up(monkeypatch: pytest.Monke
 
 def test_a_trigger_without_a_task_is_ended_by_whoever_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert killed(monkeypatch, {}, in_task=False)
+
+
+def test_what_airflow_cancels_again_while_it_lets_go_is_let_go_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow cancels ``on_kill`` in each of its rounds until it has ended; the answer may take longer than one."""
+    asked, answers = threading.Event(), threading.Event()
+
+    def states(**_: Any) -> Any:
+        asked.set()
+        assert answers.wait(30)
+        return {"r": {"t": "failed"}}
+
+    async def triggerer(trigger: Waits) -> None:
+        killing = asyncio.create_task(trigger.on_kill())
+        assert await asyncio.to_thread(asked.wait, 30)
+        killing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        answers.set()
+        for _ in range(3000):
+            if trigger.has_let_go:
+                break
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", states)
+    trigger = Waits()
+    trigger.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)  # type: ignore[assignment]
+    asyncio.run(triggerer(trigger))
+    assert trigger.has_let_go
 
 
 @pytest.mark.parametrize(
