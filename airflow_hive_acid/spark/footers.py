@@ -136,10 +136,7 @@ class Footers:
 
         :raises CorruptTableError: when the footer cannot be read.
         """
-        try:
-            reader = self._parquet_reader.open(self._parquet_input.fromPath(self._path(uri), self._conf))
-        except Py4JJavaError as error:
-            raise _unreadable(uri, error, "") from error
+        reader = self._open_parquet(uri)
         try:
             return int(reader.getRecordCount())
         finally:
@@ -152,10 +149,7 @@ class Footers:
         :return: nothing for a file with a column of a type that Spark has not.
         :raises CorruptTableError: when the footer cannot be read.
         """
-        try:
-            reader = self._parquet_reader.open(self._parquet_input.fromPath(self._path(uri), self._conf))
-        except Py4JJavaError as error:
-            raise _unreadable(uri, error, "") from error
+        reader = self._open_parquet(uri)
         try:
             parquet = self._jvm.org.apache.spark.sql.execution.datasources.parquet
             converter = parquet.ParquetToSparkSchemaConverter(sql_conf)
@@ -165,6 +159,12 @@ class Footers:
         finally:
             reader.close()
         return {field["name"].lower(): field["type"] for field in found["fields"]}
+
+    def _open_parquet(self, uri: str) -> Any:
+        try:
+            return self._parquet_reader.open(self._parquet_input.fromPath(self._path(uri), self._conf))
+        except Py4JJavaError as error:
+            raise _unreadable(uri, error, "") from error
 
     def orc_reader(self, uri: str) -> Any:
         """ORC's reader of a file; close it.
