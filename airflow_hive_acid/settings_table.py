@@ -357,8 +357,9 @@ _ROWS = (
           "to staging, and publishing copies them; without the jar, and on other stores, this is the only way.",
           hive="copy", choices=("parts", "copy")),
     _integer("hive.acid.spark.range.bytes", 16 << 20,
-             "Ours: a bucket with more bytes of files than this is shared by several tasks, as long as cores would "
-             "have nothing to do otherwise. 0: one task for each bucket.", hive="0"),
+             "Ours: a bucket with more bytes of files than this is shared by several tasks of a compaction, and one "
+             "with more than four times of it by those of an UPDATE or DELETE, as long as cores would have nothing "
+             "to do otherwise. 0: one task for each bucket.", hive="0"),
     _text("hive.acid.spark.service", "",
           "Ours: name or URI of a Spark service that runs statements (hive-acid spark serve); empty: each task starts "
           "a Spark of its own.", hive=""),

@@ -76,7 +76,6 @@ TXNS = table(
 Index("TXN_STATE_IDX", TXNS.c.TXN_STATE, TXNS.c.TXN_ID, unique=True)
 
 TXN_LOCK_TBL = table("TXN_LOCK_TBL", number("TXN_LOCK", null=False))
-Index("TXN_LOCK_TBL_KEY", TXN_LOCK_TBL.c.TXN_LOCK, unique=True).ddl_if(dialect="mysql")
 
 TXN_COMPONENTS = table(
     "TXN_COMPONENTS",
@@ -160,7 +159,6 @@ MIN_HISTORY_WRITE_ID = table(
     words("MH_TABLE", 256, null=False),
     number("MH_WRITEID", null=False),
 )
-Index("MIN_HISTORY_WRITE_ID_KEY", *MIN_HISTORY_WRITE_ID.c, unique=True).ddl_if(dialect="mysql")
 
 MATERIALIZATION_REBUILD_LOCKS = table(
     "MATERIALIZATION_REBUILD_LOCKS",
@@ -206,7 +204,6 @@ HIVE_ACID_LOCK_OBJECT = Index("HIVE_ACID_LOCK_OBJECT", HIVE_LOCKS.c.HL_DB, HIVE_
 """Ours: who is in the way is asked by object, and a busy Hive may hold ten thousand locks on others."""
 
 NEXT_LOCK_ID = table("NEXT_LOCK_ID", number("NL_NEXT", null=False))
-Index("NEXT_LOCK_ID_KEY", NEXT_LOCK_ID.c.NL_NEXT, unique=True).ddl_if(dialect="mysql")
 
 # --- compaction -------------------------------------------------------------------------------------------------
 
@@ -276,7 +273,6 @@ Index(
 )
 
 NEXT_COMPACTION_QUEUE_ID = table("NEXT_COMPACTION_QUEUE_ID", number("NCQ_NEXT", null=False))
-Index("NEXT_COMPACTION_QUEUE_ID_KEY", NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT, unique=True).ddl_if(dialect="mysql")
 
 COMPACTION_METRICS_CACHE = table(
     "COMPACTION_METRICS_CACHE",
