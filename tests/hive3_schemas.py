@@ -49,7 +49,7 @@ LOWER_CASE = {
 }  # fmt: skip
 """On PostgreSQL: tables of 3.1.0 in lower case; at CDP views of that name stand beside upper-case tables."""
 _NOT_OURS = {t.name for t in EXTENSION_TABLES}
-_OURS_ON_THEIRS = {"HIVE_ACID_LOCK_OBJECT", "HIVE_ACID_WRITE_SET"}
+_OURS_ON_THEIRS = {"HIVE_ACID_LOCK_OBJECT", "HIVE_ACID_WRITE_SET", "HIVE_ACID_PARTITION_NAME"}
 _NEW_ELSEWHERE = {t.name for t in SERVER_TABLES}
 
 

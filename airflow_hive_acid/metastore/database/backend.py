@@ -83,7 +83,8 @@ class Backend:
     :cvar latin1: Hive's columns hold no other characters.
     :cvar nulls_first: ORDER BY puts NULL before every value.
     :cvar sorts_by_bytes: names are in an index in the order of their bytes; elsewhere as a collation has it. Known with
-        the first connection.
+        the first connection; see :meth:`by_bytes`.
+    :cvar indexes_names: it gets an index of ours in that order.
     :cvar statement_clock: it has a clock that stands still while a statement runs.
     :cvar pairs: how a statement takes a list of pairs.
     :ivar layout: how the metastore's tables differ from Hive 4's; looked up with the first connection.
@@ -97,6 +98,7 @@ class Backend:
     latin1 = False
     nulls_first = True
     sorts_by_bytes = True
+    indexes_names = False
     statement_clock = True
     pairs = PairList()
     layout = USUAL
@@ -163,6 +165,10 @@ class Backend:
     def unless_halted(self, halting: Step, steps: Sequence[Step]) -> list[Step]:
         """See :func:`unless_halted`."""
         return [halting, *self.together(steps)]
+
+    def by_bytes(self, name: sa.ColumnElement[str]) -> sa.ColumnElement[str] | None:
+        """A partition's name as an index holds it in the order of its bytes; None where none does."""
+        return name if self.sorts_by_bytes else None
 
     def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
         """A DELETE of the rows for which there is another one in the same table.

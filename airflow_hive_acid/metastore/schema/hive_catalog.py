@@ -6,7 +6,7 @@ only). Foreign keys do not cascade: whoever drops an object deletes the children
 
 from __future__ import annotations
 
-from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, UniqueConstraint
+from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, UniqueConstraint, collate
 
 from airflow_hive_acid.metastore.schema.types import (
     binary,
@@ -30,6 +30,7 @@ __all__ = [
     "DATABASE_PARAMS",
     "DBS",
     "DB_PRIVS",
+    "HIVE_ACID_PARTITION_NAME",
     "KEY_CONSTRAINTS",
     "MV_CREATION_METADATA",
     "MV_TABLES_USED",
@@ -230,6 +231,12 @@ PARTITIONS = table(
     UniqueConstraint("TBL_ID", "PART_NAME", name="UNIQUEPARTITION"),
 )
 Index("PARTITIONS_N50", PARTITIONS.c.SD_ID)
+
+HIVE_ACID_PARTITION_NAME = Index(
+    "HIVE_ACID_PARTITION_NAME", PARTITIONS.c.TBL_ID, collate(PARTITIONS.c.PART_NAME, "C")
+).ddl_if(dialect="postgresql")
+"""Ours: conditions on leading columns are ranges of names in the order of their bytes, and only PostgreSQL has Hive's
+own index in another order."""
 
 PARTITION_PARAMS = table(
     "PARTITION_PARAMS",

@@ -15,6 +15,7 @@ from sqlalchemy import insert, select, update
 
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore.database.backend import backend_of
+from airflow_hive_acid.metastore.schema.hive_catalog import HIVE_ACID_PARTITION_NAME
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     HIVE_ACID_JOB,
     HIVE_ACID_LEGACY_LOCK,
@@ -114,6 +115,11 @@ def _create_version_10(connection: Connection) -> None:
     METADATA.create_all(connection, tables=list(VERSION_10))
 
 
+def _index_partition_names(connection: Connection) -> None:
+    if backend_of(connection).indexes_names:
+        _create_index(connection, HIVE_ACID_PARTITION_NAME)
+
+
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
@@ -125,6 +131,7 @@ STEPS = (
     UpgradeStep(8, f"table {', '.join(table.name for table in VERSION_8)}", _create_version_8),
     UpgradeStep(9, f"table {', '.join(table.name for table in VERSION_9)}", _create_version_9),
     UpgradeStep(10, f"table {', '.join(table.name for table in VERSION_10)}", _create_version_10),
+    UpgradeStep(11, "on PostgreSQL, index HIVE_ACID_PARTITION_NAME on PARTITIONS", _index_partition_names),
 )
 EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""

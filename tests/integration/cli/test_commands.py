@@ -162,7 +162,7 @@ def test_the_reaper_waits_before_its_first_look_and_once_does_not(call, monkeypa
 def test_schema_is_checked(call):
     done = call("schema", "check")
     assert done.exit_code == 0
-    assert "Hive schema 4.1.0, our tables version 10" in done.stderr
+    assert "Hive schema 4.1.0, our tables version 11" in done.stderr
 
 
 def test_schema_of_an_older_version_is_upgraded(call, client):
@@ -175,10 +175,10 @@ def test_schema_of_an_older_version_is_upgraded(call, client):
     assert "our tables version 1, an older one: run 'hive-acid schema upgrade'" in done.stderr
     done = call("schema", "upgrade")
     assert done.exit_code == 0
-    assert "our tables were version 1, are version 10: index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS" in done.stderr
+    assert "our tables were version 1, are version 11: index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS" in done.stderr
     done = call("schema", "upgrade")
     assert done.exit_code == 0
-    assert "are version 10: nothing to do" in done.stderr
+    assert "are version 11: nothing to do" in done.stderr
     assert call("schema", "check").exit_code == 0
 
 

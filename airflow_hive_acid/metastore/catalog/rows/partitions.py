@@ -107,9 +107,10 @@ def read_partitions(
         values = filter_values(table, wanted)
         ranges = ranges_of_values(table, values)
         statement = _where_values(statement, table, values)
-    if ranges is not None and backend_of(connection).sorts_by_bytes:
+    name = backend_of(connection).by_bytes(PARTITIONS.c.PART_NAME)
+    if ranges is not None and name is not None:
         # One range around all of them: of an OR alone not every database makes ranges of its index.
-        name, lowest, highest = PARTITIONS.c.PART_NAME, min(low for low, _ in ranges), max(high for _, high in ranges)
+        lowest, highest = min(low for low, _ in ranges), max(high for _, high in ranges)
         statement = statement.where(name >= lowest, name < highest)
         statement = statement.where(or_(*(and_(name >= low, name < high) for low, high in ranges)))
     if after is not None:

@@ -124,6 +124,7 @@ class PostgresqlBackend(Backend):
     name = "postgresql"
     nulls_first = False
     sorts_by_bytes = False
+    indexes_names = True
     compound = True
     one_trip = True
     calls_waiters = True
@@ -160,6 +161,10 @@ class PostgresqlBackend(Backend):
     def find_layout(self, connection: Connection) -> Layout:
         """See :class:`Backend`."""
         return find_layout(connection, _COLUMNS)
+
+    def by_bytes(self, name: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+        """See :class:`Backend`; as in an index of ours, without which it is a condition like others."""
+        return bytewise(name)
 
     def open_txn_lock(self, *, exclusive: bool) -> Step:
         """See :class:`Backend`."""

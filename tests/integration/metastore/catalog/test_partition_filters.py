@@ -226,7 +226,7 @@ def test_ranges_of_names_leave_nothing_out(client: MetastoreClient, monkeypatch:
     conditions += [Compare("k", ">", "a") & Compare("k", "<=", "a:b"), In("k", texts), In("k", texts[:3])]
     conditions += [{"k": one} for one in TEXTS] + [{"k": ["a", None], "l": "a:b"}, {"l": "a"}]
     with_ranges = [client.catalog.list_partitions("default.two", each) for each in conditions]
-    monkeypatch.setattr(client.database.backend, "sorts_by_bytes", False)
+    monkeypatch.setattr(client.database.backend, "by_bytes", lambda name: None)
     assert [client.catalog.list_partitions("default.two", each) for each in conditions] == with_ranges
     assert any(with_ranges)
 
@@ -257,6 +257,30 @@ def test_partitions_of_a_day_are_found_without_reading_the_others(
     add(100, 1000)
     assert sqlite_steps(lambda: client.catalog.list_partitions("default.many", condition)) < 2 * few
     assert client.catalog.list_partitions("default.many", condition)
+
+
+@pytest.mark.backends("postgresql")
+def test_the_server_finds_a_range_of_names_in_an_index_whatever_its_collation(client: MetastoreClient) -> None:
+    client.catalog.set_warehouse("file:/warehouse")
+    keys = (Column("day", "string"), Column("hour", "int"))
+    client.catalog.create_table(TableDefinition("default", "many", ID, keys))
+    client.catalog.add_partitions("default.many", [(f"d{n // 10:03}", str(n % 10)) for n in range(1000)])
+    asked: list[tuple[str, Any]] = []
+    sa.event.listen(
+        client.database.engine,
+        "before_cursor_execute",
+        lambda connection, cursor, statement, parameters, *_: asked.append((statement, parameters)),
+    )
+    for condition in (Compare("day", "=", "d005"), Between("day", "d005", "d006"), {"day": ["d005", "d090"]}):
+        asked.clear()
+        assert client.catalog.list_partitions("default.many", condition)
+        (reads,) = [one for one in asked if "PARTITION_KEY_VALS" in one[0]]
+        with client.database.reading() as connection:
+            connection.exec_driver_sql("ANALYZE")
+            # Of two thousand values it would rather read all than look at an index.
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            plan = "\n".join(connection.exec_driver_sql("EXPLAIN " + reads[0], reads[1]).scalars())
+        assert "HIVE_ACID_PARTITION_NAME" in plan, plan
 
 
 @pytest.mark.backends("mariadb", "mysql")

@@ -39,6 +39,8 @@ def take_to(client: MetastoreClient, version: int | None) -> None:
     with client.database.transaction() as connection:
         schema.HIVE_ACID_LOCK_OBJECT.drop(connection)
         schema.HIVE_ACID_WRITE_SET.drop(connection)
+        if connection.dialect.name == "postgresql":
+            schema.HIVE_ACID_PARTITION_NAME.drop(connection)
         METADATA.drop_all(connection, [METADATA.tables[name] for name in NEW])
         if version is None:
             for table in (schema.HIVE_ACID_VERSION, schema.HIVE_ACID_JOB):
@@ -116,7 +118,7 @@ def test_an_upgrade_by_somebody_else_is_noticed_while_tables_are_missing(
 def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
     counts = rows.counts()
     for _ in range(2):
-        assert client.upgrade_schema() == schema.SchemaUpgrade(10, 10, ())
+        assert client.upgrade_schema() == schema.SchemaUpgrade(schema.EXTENSION_VERSION, schema.EXTENSION_VERSION, ())
     assert rows.counts() == counts
 
 
@@ -132,7 +134,9 @@ def test_an_older_version_gets_the_tables_of_mirrors_and_reads_and_keeps_what_is
         client.mirrors.register("w.t", "delta:/m", "me")
     there = [name for name in METADATA.tables if name not in ("HIVE_ACID_MIRROR", "HIVE_ACID_READ")]
     counts = {name: rows.count(name) for name in there}
-    assert client.upgrade_schema() == schema.SchemaUpgrade(8, 10, ("table HIVE_ACID_MIRROR", "table HIVE_ACID_READ"))
+    done = client.upgrade_schema()
+    assert (done.before, done.after) == (8, schema.EXTENSION_VERSION)
+    assert done.done[:2] == ("table HIVE_ACID_MIRROR", "table HIVE_ACID_READ")
     assert {name: rows.count(name) for name in there} == counts
     client.database.forget_features()
     assert client.mirrors.register("w.t", "delta:/m", "me").sequence == 0
@@ -166,10 +170,12 @@ def test_an_interrupted_upgrade_is_finished_by_the_next(
     """MySQL commits each CREATE by itself."""
     interrupt(client)
     client.database.forget_features()
-    assert client.upgrade_schema().after == 10
+    assert client.upgrade_schema().after == schema.EXTENSION_VERSION
     assert rows.select("HIVE_ACID_VERSION") == [(1, schema.EXTENSION_VERSION)]
     assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
     assert "HIVE_ACID_WRITE_SET" in indexes(client, "WRITE_SET")
+    on_postgresql = client.database.backend.name == "postgresql"
+    assert ("HIVE_ACID_PARTITION_NAME" in indexes(client, "PARTITIONS")) is on_postgresql
     start_job(client, client.open_txn())
 
 
@@ -177,7 +183,7 @@ def test_tables_of_a_newer_release_are_left_to_it(client: MetastoreClient, rows:
     rows.update("HIVE_ACID_VERSION", {"HAV_VERSION": 99})
     counts = rows.counts()
     for verb in (client.check_schema, client.create_schema, client.upgrade_schema):
-        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 10: install the newer release"):
+        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 11: install the newer release"):
             verb()
     assert rows.counts() == counts
 
