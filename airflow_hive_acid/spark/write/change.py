@@ -129,17 +129,22 @@ def with_assigned(
     columns: Sequence[schema.TableColumn],
     table: str,
     label: str = "0",
+    when: str = "true",
 ) -> tuple[DataFrame, dict[str, str]]:
     """Evaluate assignments over ``rows``.
 
     :param label: tells the values of several lists of assignments over the same rows apart.
+    :param when: the rows that these assignments are about. Of others nothing is evaluated: what another clause takes
+        need not be a number, for example.
     :return: the rows with the raw values added, and per assigned column the expression that stores its value.
     """
     if not assignments:
         return rows, {}
     known = {c.name: c for c in columns}
     raw = [f"{schema.INTERNAL_PREFIX}value_{label}_{i}" for i in range(len(assignments))]
-    valued = rows.selectExpr("*", *[f"({a.expression}) as {name}" for a, name in zip(assignments, raw, strict=True)])
+    # Inside of CASE Spark refuses explode() and its like, which would make several rows of one, or none.
+    values = [f"case when {when} then ({a.expression}) end" for a in assignments]
+    valued = rows.selectExpr("*", *[f"{value} as {name}" for value, name in zip(values, raw, strict=True)])
     types = {f.name: f.dataType for f in valued.schema.fields}
     return valued, {
         a.column.lower(): assigned(name, types[name], known[a.column.lower()], table)

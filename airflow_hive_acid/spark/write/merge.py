@@ -187,7 +187,8 @@ class _Merge:
         for index in updates:
             assignments = self._of_target[index].assignments
             check_assignable(self._table, assignments, "MERGE … UPDATE")
-            rows, new = with_assigned(rows, assignments, columns, self._table.name, str(index))
+            taken = f"{_CLAUSE} = {index}"
+            rows, new = with_assigned(rows, assignments, columns, self._table.name, str(index), taken)
             for name, whens in cases.items():
                 whens.append(f"when {index} then {new.get(name) or schema.quoted(alias, name)}")
         values = [f"case {_CLAUSE} {' '.join(whens)} end as {NEW}{i}" for i, whens in enumerate(cases.values())]
@@ -269,7 +270,8 @@ class _Merge:
                     raise InvalidArgumentsError(
                         f"MERGE … INSERT of {self._table.name}: there is no column {name}; it has {[*cases]}"
                     )
-            rows, new = with_assigned(rows, clause.assignments, columns, self._table.name, str(index))
+            taken = f"{_CLAUSE} = {index}"
+            rows, new = with_assigned(rows, clause.assignments, columns, self._table.name, str(index), taken)
             for name, value in new.items():
                 cases[name].append(f"when {index} then {value}")
         made = rows.selectExpr(
