@@ -151,12 +151,18 @@ class _Merge:
         changes: list[WrittenDirectory] = []
         sink = sink_for(self._spark, self._table.columns, self._table.snapshot.properties)
         matches = self._decided(joined)
-        if self._of_target and sink is not None and not self._moves and self._table.files.buckets():
+        # Without a WHEN MATCHED clause nothing becomes of a row of the target that several of the source match.
+        once = any(not clause.by_source for clause in self._of_target)
+        if once and sink is not None and not self._moves and self._table.files.buckets():
             changes, new = self._write_matches(sink, matches, source)
         else:
-            matches = _keep(matches, kept)
-            if self._of_target:
+            if once or not self._of_target:
+                matches = _keep(matches, kept)
+            elif self._not_matched:
+                matches = _keep(matches.where(f"{_CLAUSE} is not null or {_SOURCE_ROW} >= 0"), kept)
+            if once:
                 self._check_cardinality(matches)
+            if self._of_target:
                 changes = self._write_changes(matches)
             numbers = matches.select(_SOURCE_ROW) if self._not_matched else None
             new = None if numbers is None else source.join(numbers, _SOURCE_ROW, "left_anti")

@@ -94,6 +94,17 @@ def test_two_rows_of_the_source_for_one_row_are_refused_beside_by_source_too(eng
     assert _u(engine) == [[1, "uno"], [2, "dos"], [3, "tres"]]
 
 
+@pytest.mark.parametrize("insert", ["", "WHEN NOT MATCHED THEN INSERT VALUES (s.a, 'new') "])
+def test_by_source_alone_minds_no_row_that_matches_twice(engine: Engine, insert: str) -> None:
+    [result] = engine.run(
+        "MERGE INTO w.u t USING (VALUES (1), (1), (9)) AS s(a) ON t.a = s.a "
+        f"{insert}WHEN NOT MATCHED BY SOURCE AND t.a > 2 THEN UPDATE SET b = 'alone' "
+        "WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    )
+    assert (result.inserted, result.updated, result.deleted) == (int(bool(insert)), 1, 1)
+    assert _u(engine) == [[1, "uno"], [3, "alone"], *([[9, "new"]] if insert else [])]
+
+
 def test_values_with_names_and_queries_before_merge_are_sources(engine: Engine) -> None:
     engine.run(
         "MERGE INTO w.u USING (VALUES (4, 'vier')) AS s(a, b) ON u.a = s.a "
