@@ -322,8 +322,9 @@ def checked_changes(rows: DataFrame, table: OpenTable) -> DataFrame:
     """Changed rows; one whose new values do not keep a CHECK ends the job."""
     if not table.snapshot.checks:
         return rows
-    named = [f"{NEW}{i} as {schema.quoted(c.name)}" for i, c in enumerate(table.columns)]
-    return checked(rows.selectExpr("*", *named), table.snapshot, CHANGED).select(*rows.columns)
+    # A char without blanks, as in the rows of an INSERT.
+    named = [f"{stored(f'{NEW}{i}', c)} as {schema.quoted(c.name)}" for i, c in enumerate(table.columns)]
+    return checked(rows.selectExpr("*", *named), table.snapshot, CHANGED, CHANGED).select(*rows.columns)
 
 
 def known_places(spark: SparkSession, table: OpenTable) -> dict[tuple[str, ...], int]:

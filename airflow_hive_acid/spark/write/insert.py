@@ -194,16 +194,23 @@ def default_of(rows: DataFrame, column: schema.TableColumn, table: str) -> str:
     return assigned(value, kind, column, table)
 
 
-def checked(rows: DataFrame, table: TableSnapshot, when: str = "true") -> DataFrame:
+def checked(rows: DataFrame, table: TableSnapshot, when: str = "true", told: str | None = None) -> DataFrame:
     """The rows of a table under their columns' names; one that does not keep a CHECK ends the job.
 
     :param when: which of them are new rows of the table.
+    :param told: the column that is not given on without a look at the conditions; by default the first one.
     """
-    for name, condition in sorted(table.checks.items()):
+    if not table.checks:
+        return rows
+    column = told or rows.columns[0]
+    value = schema.quoted(column)
+    for name, condition in sorted(table.checks.items(), reverse=True):
         broken = fail(BadRecordError, f"CHECK constraint violated! {name} of {table.table}: {_one_line(condition)}")
         # A condition that is NULL is kept, as in Hive and in the SQL standard.
-        rows = rows.where(f"if(({when}) and not coalesce(({condition}), true), cast({broken} as boolean), true)")
-    return rows
+        value = f"if(({when}) and not coalesce(({condition}), true), {broken}, {value})"
+    # No WHERE: Spark would judge rows before a join, or before a condition of the query, leaves them out.
+    others = [value if name == column else schema.quoted(name) for name in rows.columns]
+    return rows.selectExpr(*[f"{v} as {schema.quoted(n)}" for v, n in zip(others, rows.columns, strict=True)])
 
 
 def _one_line(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import BadRecordError, HiveAcidError
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
@@ -67,4 +67,52 @@ def test_values_of_a_clause_are_made_for_the_rows_that_it_takes(engine: Engine) 
     assert (result.inserted, result.updated, result.deleted) == (2, 1, 1)
     assert _rows(engine, "SELECT a, cast(price AS STRING), n FROM w.t ORDER BY a") == [
         [1, "4.50", 11], [3, "3.50", 30], [4, "1.00", 44], [5, None, None],
+    ]  # fmt: skip
+
+
+def test_a_check_is_about_the_rows_that_are_written(engine: Engine) -> None:
+    """Rows that a join, a condition or the MERGE itself leaves out may hold what they like."""
+    engine.run(
+        "CREATE TABLE w.many (a INT, n INT) STORED AS ORC;"
+        "INSERT INTO w.many VALUES (1, 500), (2, 20), (3, 30), (4, 900);"
+        "CREATE TABLE w.few (a INT, least INT) STORED AS ORC; INSERT INTO w.few VALUES (2, 0), (3, 100), (9, 0);"
+        "INSERT INTO w.c SELECT m.a + 10, m.n, 'ab' FROM w.many m JOIN w.few f ON m.a = f.a AND m.n > f.least;"
+        "INSERT INTO w.c SELECT a + 20, n, 'cd' FROM w.many WHERE a IN (SELECT a FROM w.few);"
+        "INSERT INTO w.c SELECT a + 30, n, 'cd' FROM (SELECT * FROM w.many ORDER BY n LIMIT 1) q;"
+        "MERGE INTO w.c t USING w.many s ON t.a = s.a AND s.n - t.n < 100 "
+        "WHEN MATCHED AND s.n < 100 THEN UPDATE SET n = s.n "
+        "WHEN NOT MATCHED AND s.n < 100 THEN INSERT VALUES (s.a + 40, s.n, 'ab');"
+        "MERGE INTO w.c t USING w.many s ON t.a = s.a WHEN MATCHED AND s.n >= 100 THEN DELETE"
+    )
+    assert _rows(engine, "SELECT a, n FROM w.c ORDER BY a") == [
+        [2, 20], [12, 20], [22, 20], [23, 30], [32, 20], [43, 30],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO w.c SELECT a, 100, 'ab' FROM w.s",
+        "INSERT INTO w.c SELECT a, 1, 'x' FROM w.s",
+        "UPDATE w.c SET n = n + 99",
+        "MERGE INTO w.c t USING w.s s ON t.a = s.a WHEN MATCHED THEN UPDATE SET n = 1000",
+        "MERGE INTO w.c t USING w.s s ON t.a = s.a WHEN NOT MATCHED THEN INSERT VALUES (s.a, 100, 'ab')",
+    ],
+)
+def test_a_check_holds_for_the_rows_that_are_written(engine: Engine, statement: str) -> None:
+    with pytest.raises(BadRecordError, match="CHECK constraint violated"):
+        engine.run(statement)
+    assert _rows(engine, "SELECT a, n FROM w.c ORDER BY a") == [[1, 1], [2, 2]]
+
+
+def test_a_check_of_a_char_is_the_same_for_inserts_and_changes(engine: Engine) -> None:
+    """A stored char has no blanks; read again it has, which a condition of a Hive does not count."""
+    engine.run(
+        "ALTER TABLE w.c ADD CONSTRAINT two CHECK (length(c) = 2);"
+        "UPDATE w.c SET n = n + 1 WHERE a = 1;"
+        "MERGE INTO w.c t USING w.s s ON t.a = s.a WHEN MATCHED THEN UPDATE SET n = t.n + 1 "
+        "WHEN NOT MATCHED THEN INSERT VALUES (s.a, 5, 'cd')"
+    )
+    assert _rows(engine, "SELECT a, n, rtrim(c) FROM w.c ORDER BY a") == [
+        [1, 3, "ab"], [2, 3, "cd"], [4, 5, "cd"], [5, 5, "cd"],
     ]  # fmt: skip
