@@ -2,12 +2,15 @@
 
 Each branch becomes an INSERT of its own, whose query is the branch's SELECT list, the common FROM clause and what
 follows the list. Branches share one transaction and what it saw at the statement's beginning: a branch whose table
-another branch reads comes last, and a second one of that kind is refused.
+another branch reads comes behind that one, and where each would have to come behind the other they are refused. Of one
+table the branches that overwrite come first: rows that another one puts there are beside theirs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.sql.model.statements import MultiInsert
@@ -26,6 +29,10 @@ _AFTER_THE_LIST = (
     "WHERE", "GROUP BY", "HAVING", "WINDOW", "QUALIFY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "LIMIT",
     "LATERAL VIEW", "LATERAL",
 )  # fmt: skip
+
+
+_WITHOUT_SEED = ("RAND", "RANDOM", "RANDN", "UUID", "MONOTONICALLY_INCREASING_ID")
+"""Functions that are the same twice only when they are given a seed."""
 
 
 def is_multi_insert(cursor: Cursor) -> bool:
@@ -59,31 +66,67 @@ def parse_multi_insert(cursor: Cursor, origin: dict[str, Any]) -> MultiInsert:
 
         insert = dml.parse_insert(cursor, {**origin, "offset": begin.start}, read_query=body)
         inserts.append(insert)
+    if len(inserts) > 1:
+        _require_same_rows(cursor, common)
     return MultiInsert(tuple(inserts), **origin)
 
 
+def _require_same_rows(cursor: Cursor, common: Sequence[Token]) -> None:
+    """Refuse a common FROM clause whose rows are others for each branch: a Hive reads it once, here each does."""
+    words = [token.text.upper() for token in common]
+    for at, (token, word) in enumerate(zip(common, words, strict=True)):
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) or words[at - 1] == ".":
+            continue
+        called = words[at + 1 : at + 3] if word in _WITHOUT_SEED else []
+        if called == ["(", ")"] or (word == "SHUFFLE" and words[at + 1 : at + 2] == ["("]):
+            chance = f"{word.lower()}()"
+        elif word == "TABLESAMPLE" and not {"REPEATABLE", "ROWS"} & {*words[at:]}:
+            chance = "TABLESAMPLE without REPEATABLE (seed)"
+        else:
+            continue
+        raise cursor.unsupported(
+            f"each branch of this INSERT would get other rows, by {chance}; keep what all of them read: make a "
+            "TEMPORARY TABLE of it before, and write FROM that table",
+            token,
+        )
+
+
 def in_order(statement: MultiInsert, plans: Sequence[Plan]) -> list[int]:
-    """In which order the branches run, so that none reads what another has written.
+    """In which order the branches run, so that none reads, or replaces, what another has written.
 
     :raises InvalidArgumentsError: when there is no such order, or one would replace what another has written.
     """
     _check_overwrites(statement, plans)
-    read = {r.table for plan in plans for r in plan.reads}
-    last = [i for i, plan in enumerate(plans) if plan.write is not None and plan.write.table in read]
-    if len(last) > 1:
-        tables = ", ".join(sorted({str(statement.inserts[i].table) for i in last}))
-        raise InvalidArgumentsError(
-            f"line {statement.line}: {len(last)} branches of this INSERT write tables that it reads ({tables}), and "
-            "one would read the rows of the other; write them between BEGIN and COMMIT, in the order you mean"
-        )
-    return [i for i in range(len(plans)) if i not in last] + last
+    left, order = list(range(len(plans))), list[int]()
+    while left:
+        ready = next((i for i in left if not _has_to_wait(plans[i], [plans[j] for j in left if j != i])), None)
+        if ready is None:
+            tables = ", ".join(sorted({str(statement.inserts[i].table) for i in left}))
+            raise InvalidArgumentsError(
+                f"line {statement.line}: {len(left)} branches of this INSERT write tables that it reads ({tables}), "
+                "and one would read the rows of the other; write them between BEGIN and COMMIT, in the order you mean"
+            )
+        left.remove(ready)
+        order.append(ready)
+    return order
+
+
+def _has_to_wait(plan: Plan, others: Sequence[Plan]) -> bool:
+    """Whether others read what one writes, or would replace it: an overwrite does that to what its transaction did."""
+    if plan.write is None:
+        return False
+    table = plan.write.table
+    if any(read.table == table for other in others for read in other.reads):
+        return True
+    replacing = (other.write for other in others if _overwrites(other))
+    return not _overwrites(plan) and any(write is not None and write.table == table for write in replacing)
 
 
 def _check_overwrites(statement: MultiInsert, plans: Sequence[Plan]) -> None:
     """Two branches may overwrite one table where the statement says that they mean different partitions."""
     places: dict[str, list[str | None]] = {}
     for plan in plans:
-        if plan.write is not None and plan.write.operation == "overwrite":
+        if plan.write is not None and _overwrites(plan):
             others = places.setdefault(plan.write.table, [])
             if others and (plan.write.only_partition is None or {None, plan.write.only_partition} & {*others}):
                 raise InvalidArgumentsError(
@@ -92,3 +135,7 @@ def _check_overwrites(statement: MultiInsert, plans: Sequence[Plan]) -> None:
                     + "; one INSERT OVERWRITE would replace the rows of the other"
                 )
             others.append(plan.write.only_partition)
+
+
+def _overwrites(plan: Plan) -> bool:
+    return plan.write is not None and plan.write.operation == "overwrite"

@@ -116,3 +116,15 @@ def test_a_check_of_a_char_is_the_same_for_inserts_and_changes(engine: Engine) -
     assert _rows(engine, "SELECT a, n, rtrim(c) FROM w.c ORDER BY a") == [
         [1, 3, "ab"], [2, 3, "cd"], [4, 5, "cd"], [5, 5, "cd"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", ["INTO", "OVERWRITE"])
+def test_branches_of_one_insert_do_not_replace_each_others_rows(engine: Engine, first: str) -> None:
+    """The rows of the branch that inserts were lost where it stood before the one that overwrites."""
+    second = "OVERWRITE" if first == "INTO" else "INTO"
+    engine.run(
+        f"FROM w.s INSERT {first} TABLE w.p PARTITION (k = 1) SELECT a WHERE op = 'U' "
+        f"INSERT {second} TABLE w.p PARTITION (k = 1) SELECT a WHERE op = 'D'"
+    )
+    assert _rows(engine, "SELECT a FROM w.p WHERE k = 1 ORDER BY a") == [[1], [2], [5]]
+    assert _rows(engine, "SELECT a FROM w.p WHERE k = 2") == [[3]]

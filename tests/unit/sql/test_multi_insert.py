@@ -40,6 +40,37 @@ def test_a_query_that_begins_with_from_is_still_a_query():
 
 
 @pytest.mark.parametrize(
+    "common",
+    [
+        "(SELECT id, uuid() AS key FROM t) s",
+        "(SELECT id, rand() < 0.5 AS half FROM t) s",
+        "(SELECT id FROM t ORDER BY shuffle(tags)[0] LIMIT 5) s",
+        "(SELECT id, monotonically_increasing_id() AS n FROM t) s",
+        "t TABLESAMPLE (10 PERCENT) s",
+    ],
+)
+def test_a_common_from_clause_that_each_branch_would_read_otherwise_is_refused(common):
+    """A Hive reads it once: keys that two tables share, or halves that make a whole, would not be."""
+    with pytest.raises(UnsupportedStatementError, match=r"each branch .* would get other rows"):
+        parse_script(f"FROM {common} INSERT INTO a SELECT id INSERT INTO b SELECT id")
+    (alone,) = parse_script(f"FROM {common} INSERT INTO a SELECT id")
+    assert isinstance(alone, MultiInsert)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM (SELECT rand(7) AS r, s.uuid AS u, 'rand()' FROM t s) q INSERT INTO a SELECT u INSERT INTO b SELECT r",
+        "FROM t TABLESAMPLE (10 PERCENT) REPEATABLE (3) s INSERT INTO a SELECT id INSERT INTO b SELECT id",
+        "FROM t INSERT INTO a SELECT id, uuid() INSERT INTO b SELECT id WHERE rand() < 0.5",
+    ],
+)
+def test_what_is_the_same_for_each_branch_or_of_one_alone_is_not(text):
+    (statement,) = parse_script(text)
+    assert len(statement.inserts) == 2
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("FROM t INSERT INTO a VALUES (1)", "expected SELECT"),

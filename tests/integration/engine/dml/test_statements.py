@@ -243,3 +243,36 @@ def test_what_cannot_join_a_base_is_refused(engine, client, sql):
     with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.t"):
         engine.run(f"BEGIN; INSERT OVERWRITE w.t VALUES (1, 'x'); {sql}; COMMIT")  # noqa: S608 - the statement is the test
     assert client.show_locks() == []
+
+
+@pytest.mark.parametrize("k", ["", " PARTITION (k='a')"])
+def test_a_branch_that_overwrites_runs_before_those_that_insert_into_its_table(engine, client, fake, k):
+    """Else the base that it makes would hide their rows, which nobody would miss."""
+    table, chosen = ("w.p", "a") if k else ("w.t", "a, b")
+    engine.run("CREATE TABLE w.s (a INT, b STRING) STORED AS ORC")
+    engine.run(
+        f"FROM w.s INSERT INTO {table}{k} SELECT {chosen} INSERT OVERWRITE TABLE {table}{k} SELECT {chosen} "
+        f"INSERT INTO {table}{k} SELECT {chosen}"
+    )
+    steps = [(spec.step.overwrite, spec.step.bucket_offset, spec.step.statement_id) for spec in fake.specs]
+    assert steps == [(True, 0, 0), (True, 1, 1), (True, 2, 2)]
+    assert names_in(client, table, "k=a" if k else "") == ["base_0000001"]
+
+
+def test_an_overwrite_that_would_have_to_come_first_and_last_is_refused(engine, fake):
+    engine.run("CREATE TABLE w.s (a INT, b STRING) STORED AS ORC")
+    with pytest.raises(InvalidArgumentsError, match="2 branches of this INSERT write tables that it reads"):
+        engine.run(
+            "FROM w.s INSERT INTO w.t SELECT a, b WHERE a NOT IN (SELECT a FROM w.t) "
+            "INSERT OVERWRITE TABLE w.t SELECT a, b"
+        )
+    assert fake.specs == []
+
+
+def test_branches_that_read_nothing_but_their_own_table_have_an_order(engine, fake):
+    engine.run("CREATE TABLE w.s (a INT, b STRING) STORED AS ORC; CREATE TABLE w.u (a INT, b STRING) STORED AS ORC")
+    engine.run(
+        "FROM w.s INSERT INTO w.t SELECT a, b WHERE a NOT IN (SELECT a FROM w.t) "
+        "INSERT INTO w.u SELECT a, b WHERE a NOT IN (SELECT a FROM w.u UNION ALL SELECT a FROM w.t)"
+    )
+    assert [spec.step.target.table for spec in fake.specs] == ["w.u", "w.t"]
