@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.text.source import SourceText
 
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
-_OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
+_CLOSED_BY = {"(": ")", "[": "]", "CASE": "END"}
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -148,14 +148,22 @@ class Cursor:
         return self.tokens[self.position :]
 
     def until(self, *stops: str) -> list[Token]:
-        """Read up to one of these words or signs outside of parentheses and CASE, or to the end."""
+        """Read up to one of these words or signs outside of parentheses and CASE, or to the end.
+
+        The FROM of ``IS DISTINCT FROM`` is none of them, and an END that no CASE has opened is a name (``window.end``).
+        """
         first = self.position
-        depth = 0
+        closing: list[str] = []
+        before = ""
         while not self.at_end:
             word = self.word()
-            if depth == 0 and word in stops:
+            if not closing and word in stops and not (word == "FROM" and before == "DISTINCT"):
                 break
-            depth += (word in _OPENING) - (word in _CLOSING and depth > 0)
+            if word in _CLOSED_BY and before != ".":
+                closing.append(_CLOSED_BY[word])
+            elif closing and word == closing[-1]:
+                closing.pop()
+            before = word
             self.position += 1
         return self.tokens[first : self.position]
 

@@ -128,3 +128,15 @@ def test_branches_of_one_insert_do_not_replace_each_others_rows(engine: Engine, 
     )
     assert _rows(engine, "SELECT a FROM w.p WHERE k = 1 ORDER BY a") == [[1], [2], [5]]
     assert _rows(engine, "SELECT a FROM w.p WHERE k = 2") == [[3]]
+
+
+def test_is_distinct_from_may_stand_in_set(engine: Engine) -> None:
+    engine.run(
+        "CREATE TABLE w.f (a INT, b INT, changed BOOLEAN) STORED AS ORC;"
+        "INSERT INTO w.f VALUES (1, NULL, NULL), (2, 2, NULL);"
+        "UPDATE w.f SET changed = a IS DISTINCT FROM b WHERE a < 9;"
+        "MERGE INTO w.f t USING w.s s ON t.a = s.a "
+        "WHEN MATCHED THEN UPDATE SET changed = t.b IS NOT DISTINCT FROM t.a, b = 7;"
+        "FROM w.f INSERT INTO w.f SELECT a + 10, b, a IS DISTINCT FROM b WHERE a = 1"
+    )
+    assert _rows(engine, "SELECT a, b, changed FROM w.f ORDER BY a") == [[1, 7, False], [2, 7, True], [11, 7, True]]

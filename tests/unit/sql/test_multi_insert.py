@@ -70,6 +70,13 @@ def test_what_is_the_same_for_each_branch_or_of_one_alone_is_not(text):
     assert len(statement.inserts) == 2
 
 
+def test_a_comparison_by_is_distinct_from_is_no_from_clause():
+    (statement,) = parse_script("FROM t INSERT INTO a SELECT id IS DISTINCT FROM name WHERE id IS NOT DISTINCT FROM 1")
+    assert [text_of(statement, i.query) for i in statement.inserts] == [
+        "SELECT id IS DISTINCT FROM name FROM t WHERE id IS NOT DISTINCT FROM 1"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
