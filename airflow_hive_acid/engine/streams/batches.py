@@ -15,6 +15,7 @@ from airflow_hive_acid.engine.streams.open_batch import OpenBatch, writable
 from airflow_hive_acid.engine.streams.records import lines, record_columns, static_partition
 from airflow_hive_acid.engine.transactions.back_pressure import hold_back_batch
 from airflow_hive_acid.errors import BadRecordError, HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.metastore.names import insertable_value
 from airflow_hive_acid.metastore.protocol import read_position
 
 if TYPE_CHECKING:
@@ -51,9 +52,12 @@ class TransactionBatch:
     ) -> None:
         self._context = context
         found = writable(context, context.table(table))
-        names = [column.name for column in found.partition_columns]
+        kinds = {column.name: column.type for column in found.partition_columns}
         self._name = found.qualified_name
-        self._static = static_partition(names, partition, self._name)
+        self._static = tuple(
+            (name, insertable_value(f"{name} of {self._name}", kinds[name], value))
+            for name, value in static_partition(list(kinds), partition, self._name)
+        )
         self._columns = record_columns(found, self._static)
         default = context.settings.integer("hive.acid.batch.transactions")
         self._size = min(default, _most(context)) if transactions is None else transactions

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
         table_name,
     )
     from airflow_hive_acid.metastore.names.partition_spellings import Spellings
-    from airflow_hive_acid.metastore.names.partition_values import is_char, normal_value, stored_char
+    from airflow_hive_acid.metastore.names.partition_values import (
+        as_stored,
+        insertable_value,
+        is_char,
+        normal_value,
+        stored_char,
+    )
     from airflow_hive_acid.metastore.names.partitions import known_reading, resolve
 else:
     __getattr__ = lazily(
@@ -28,12 +34,14 @@ else:
             "MAX_DATABASE": "objects",
             "MAX_TABLE": "objects",
             "TableName": "objects",
+            "as_stored": "partition_values",
             "canonical_partition": "objects",
             "database_name": "objects",
             "info": "objects",
             "is_table_name": "objects",
             "known_reading": "partitions",
             "Spellings": "partition_spellings",
+            "insertable_value": "partition_values",
             "is_char": "partition_values",
             "normal_value": "partition_values",
             "stored_char": "partition_values",
@@ -48,9 +56,11 @@ __all__ = [
     "MAX_TABLE",
     "Spellings",
     "TableName",
+    "as_stored",
     "canonical_partition",
     "database_name",
     "info",
+    "insertable_value",
     "is_char",
     "is_table_name",
     "known_reading",

@@ -1,8 +1,8 @@
 """Names under which the catalog may hold the one partition that a user means (decision 41).
 
-A Hive fills values of a CHAR column up with blanks, in names of partitions and of directories. Earlier versions of this
-package took them as they were written. Both are partitions of the same value, and a statement that names the value
-means the one that is there.
+A Hive fills values of a CHAR column up with blanks, in names of partitions and of directories, and writes ``1.50`` of a
+DECIMAL as ``1.5``. Earlier versions of this package took them as they were written. Both are partitions of the same
+value, and a statement that names the value means the one that is there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.names.partition_values import is_char, stored_char
+from airflow_hive_acid.metastore.names.partition_values import as_stored, is_char
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -61,8 +61,8 @@ class Spellings:
         found = [name for name in self.names if name in there]
         if len(found) > 1:
             raise InvalidArgumentsError(
-                f"{table} has {len(found)} partitions of the same CHAR value, {' and '.join(map(repr, found))}: an "
-                "earlier version wrote the blanks of one as they were given. A value with all its blanks means "
+                f"{table} has {len(found)} partitions of the same value, {' and '.join(map(repr, found))}: an earlier "
+                "version wrote one as it was given. A value as a Hive writes it, a CHAR with all its blanks, means "
                 f"{self.names[0]!r}; to mean the other by its value, rename that one first (ALTER TABLE … PARTITION … "
                 "RENAME TO PARTITION …)"
             )
@@ -70,8 +70,8 @@ class Spellings:
 
 
 def _spelled(type_text: str, value: str) -> list[str]:
-    """A value as a Hive has it; of a char, as it was given and without blanks, too."""
-    stored = stored_char(type_text, value)
-    if not is_char(type_text) or stored.isspace():
+    """A value as a Hive has it, and as it was given; of a char without blanks, too."""
+    stored = as_stored(type_text, value)
+    if stored.isspace():
         return [stored]
-    return list(dict.fromkeys((stored, value, value.rstrip(" "))))
+    return list(dict.fromkeys((stored, value, *([value.rstrip(" ")] if is_char(type_text) else []))))

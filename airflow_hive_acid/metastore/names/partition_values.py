@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _DAY = r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
 _DATE = re.compile(_DAY + "( [0-9:.]+)?")
 _TIMESTAMP = re.compile(
-    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?: ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]+))?)?"
+    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]+))?)?"
 )
 _LENGTH = re.compile(r"[a-z]+\(([0-9]+)(?:,([0-9]+))?\)")
 _TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
@@ -63,6 +64,33 @@ def stored_char(type_text: str, value: str) -> str:
     if found is None or not type_text.startswith("char") or value in ("", DEFAULT_PARTITION):
         return value
     return value.rstrip(" ").ljust(int(found[1]))
+
+
+def as_stored(type_text: str, value: str) -> str:
+    """A value as a Hive stores it, where one value of the type has several texts; what is no value stays as it is."""
+    if type_text.partition("(")[0] not in _SEVERAL_TEXTS:
+        return stored_char(type_text, value)
+    try:
+        return normal_value("", type_text, value)
+    except InvalidArgumentsError:
+        return value
+
+
+def insertable_value(column: str, type_text: str, value: str) -> str:
+    """A value as rows with it are stored.
+
+    :param column: for messages.
+    :raises InvalidArgumentsError: for what would be NULL or another value when it is read; names the column.
+    """
+    stored = normal_value(column, type_text, value)
+    kind = type_text.partition("(")[0]
+    fits = _FITS.get(kind)
+    if fits is None or value in ("", DEFAULT_PARTITION) or fits(value if kind in _TEXTS else stored, type_text):
+        return stored
+    raise InvalidArgumentsError(
+        f"partition column {column} is {type_text}; {value[:100]!r} does not fit, and rows with it would be read with "
+        "another value or NULL"
+    )
 
 
 def _whole(value: str, _: str) -> str | None:
@@ -151,4 +179,38 @@ _READERS: dict[str, Callable[[str, str], str | None]] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _whole),
     "date": _date, "timestamp": _timestamp, "boolean": _boolean, "decimal": _decimal, "double": _double,
     "float": _float, "varchar": _varchar, "char": _char,
+}  # fmt: skip
+_SEVERAL_TEXTS = ("boolean", "decimal", "double", "float", "timestamp")
+_TEXTS = ("char", "varchar")
+_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+
+
+def _whole_fits(stored: str, type_text: str) -> bool:
+    most = 1 << _BITS[type_text]
+    return -most <= int(stored) < most
+
+
+def _decimal_fits(stored: str, type_text: str) -> bool:
+    length = _LENGTH.fullmatch(type_text)
+    precision, scale = (int(length[1]), int(length[2] or 0)) if length is not None else (10, 0)
+    return abs(Decimal(stored)) < Decimal(1).scaleb(precision - scale)
+
+
+def _day_fits(stored: str, _: str) -> bool:
+    """Whether there is such a day, and such a time of it."""
+    try:
+        datetime.fromisoformat(stored.partition(".")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _text_fits(value: str, type_text: str) -> bool:
+    length = _LENGTH.fullmatch(type_text)
+    return length is None or len(value.rstrip(" ")) <= int(length[1])
+
+
+_FITS: dict[str, Callable[[str, str], bool]] = {
+    **dict.fromkeys(_BITS, _whole_fits), **dict.fromkeys(("date", "timestamp"), _day_fits),
+    **dict.fromkeys(_TEXTS, _text_fits), "decimal": _decimal_fits,
 }  # fmt: skip

@@ -13,6 +13,7 @@ from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.database import Operation
 from airflow_hive_acid.metastore.locks import LockComponent
+from airflow_hive_acid.metastore.names import as_stored
 from airflow_hive_acid.sql.locks.rules import (
     DEFAULT_LOCKS,
     LockSettings,
@@ -340,8 +341,12 @@ def _flag(flag: bool) -> str:
 def _only_name(facts: TableFacts, given: alter.Partition) -> str | None:
     """The one name that the catalog can have for a partition; None where several names may be meant.
 
-    A CHAR value stands in some names without its blanks, and which of them is there only the catalog knows.
+    A CHAR value stands in some names without its blanks, and ``1.50`` of a DECIMAL may be ``1.5``; which of them is
+    there only the catalog knows.
     """
-    columns = facts.partition_columns
-    complete = bool(columns) and {column for column, _ in given} == {column.name for column in columns}
-    return _name(facts, given) if complete and not any(c.type.startswith("char") for c in columns) else None
+    columns, values = facts.partition_columns, dict(given)
+    complete = bool(columns) and set(values) == {column.name for column in columns}
+    several = complete and any(
+        c.type.startswith("char") or as_stored(c.type, values[c.name]) != values[c.name] for c in columns
+    )
+    return _name(facts, given) if complete and not several else None

@@ -11,7 +11,7 @@ from sqlglot import exp
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.catalog import check_partition_value
-from airflow_hive_acid.metastore.names import stored_char
+from airflow_hive_acid.metastore.names import insertable_value
 from airflow_hive_acid.sql.model.origins import Fragment
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column
 from airflow_hive_acid.sql.text.quoting import identifier
@@ -91,9 +91,11 @@ def insert_partition(statement: Insert, facts: TableFacts) -> tuple[Partition, t
             value = str(int(value))  # '01' is 1, as in Hive
         try:
             check_partition_value(f"{column.name} of {facts.qualified_name}", column.type, value)
+            # As the rows of a query would have it, or an OVERWRITE would leave theirs beside it.
+            value = insertable_value(f"{column.name} of {facts.qualified_name}", column.type, value)
         except InvalidArgumentsError as error:
             raise _invalid(statement, str(error)) from None
-        static.append((column.name, stored_char(column.type, value)))
+        static.append((column.name, value))
     return tuple(static), tuple(name for name, value in statement.partition if value is None)
 
 

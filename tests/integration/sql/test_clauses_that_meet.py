@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import BadRecordError, HiveAcidError
+from airflow_hive_acid.errors import BadRecordError, HiveAcidError, InvalidArgumentsError
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
@@ -128,6 +129,34 @@ def test_branches_of_one_insert_do_not_replace_each_others_rows(engine: Engine, 
     )
     assert _rows(engine, "SELECT a FROM w.p WHERE k = 1 ORDER BY a") == [[1], [2], [5]]
     assert _rows(engine, "SELECT a FROM w.p WHERE k = 2") == [[3]]
+
+
+def test_a_static_value_is_the_partition_that_rows_of_a_query_are_in(engine: Engine) -> None:
+    """``1.50`` of a DECIMAL is ``1.5``, as in Hive: else the old rows would stay beside those of the OVERWRITE."""
+    engine.run(
+        "INSERT INTO w.d SELECT 1, 1.5;"
+        "INSERT OVERWRITE TABLE w.d PARTITION (k = 1.50) SELECT 2;"
+        "INSERT INTO w.d PARTITION (k = '01.5') SELECT 3;"
+        "ALTER TABLE w.d ADD IF NOT EXISTS PARTITION (k = 1.50)"
+    )
+    assert _rows(engine, "SHOW PARTITIONS w.d") == [["k=1.5"]]
+    assert _rows(engine, "SELECT a FROM w.d WHERE k = 1.5 ORDER BY a") == [[2], [3]]
+    with engine.batch("w.d", partition={"k": Decimal("1.50")}, transactions=1) as batch:
+        batch.write([{"a": 4}])
+    assert _rows(engine, "SHOW PARTITIONS w.d") == [["k=1.5"]]
+    engine.run("TRUNCATE TABLE w.d PARTITION (k = 1.50)")
+    assert _rows(engine, "SELECT count(*) FROM w.d") == [[0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("INT", "3000000000"), ("TINYINT", "300"), ("DATE", "2024-02-30"), ("DECIMAL(4,2)", "123.4"), ("BOOLEAN", "maybe"),
+     ("TIMESTAMP", "2024-01-01 25:00:00"), ("VARCHAR(3)", "abcd"), ("CHAR(3)", "abcd")],
+)  # fmt: skip
+def test_a_static_value_that_would_be_read_as_another_is_refused(engine: Engine, kind: str, value: str) -> None:
+    engine.run(f"CREATE TABLE w.v (a INT) PARTITIONED BY (k {kind}) STORED AS ORC")
+    with pytest.raises(InvalidArgumentsError, match="partition column k"):
+        engine.run(f"INSERT INTO w.v PARTITION (k = '{value}') VALUES (1)")  # noqa: S608 - a value of the test
 
 
 def test_is_distinct_from_may_stand_in_set(engine: Engine) -> None:

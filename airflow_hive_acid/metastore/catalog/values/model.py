@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.catalog.values.formats import format_name
 from airflow_hive_acid.metastore.catalog.values.types import check_partition_value
 from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten
 from airflow_hive_acid.metastore.names.partition_spellings import Spellings
-from airflow_hive_acid.metastore.names.partition_values import stored_char
+from airflow_hive_acid.metastore.names.partition_values import as_stored
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.values.constraints import Constraint
@@ -297,7 +297,7 @@ class Table:
             if set(by_name) != set(names):
                 raise InvalidArgumentsError(self._not_a_partition(spec))
             given = [(column.type, by_name[column.name]) for column in self.partition_columns]
-            return [None if value is None else stored_char(kind, str(value)) for kind, value in given]
+            return [None if value is None else as_stored(kind, str(value)) for kind, value in given]
         if len(spec) != len(names):
             raise InvalidArgumentsError(self._not_a_partition(spec))
         return list(spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.names import Spellings
 
 PADDED, BARE = "c=ab   ", "c=ab"
@@ -30,8 +31,26 @@ def test_one_char_value(value: str, there: tuple[str, ...], by_value: str | None
         if expected is not None:
             assert spelled.choose("d.t", there) == expected
             continue
-        with pytest.raises(InvalidArgumentsError, match=r"d\.t has 2 partitions of the same CHAR value"):
+        with pytest.raises(InvalidArgumentsError, match=r"d\.t has 2 partitions of the same value"):
             spelled.choose("d.t", there)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [("decimal(10,2)", "1.50", "1.5"), ("double", "1", "1.0"), ("boolean", "TRUE", "true"),
+     ("timestamp", "2026-01-02 03:04:05.0", "2026-01-02 03:04:05")],
+)  # fmt: skip
+def test_a_number_or_time_is_the_partition_that_is_there(kind: str, value: str, stored: str) -> None:
+    normal, given = (partition_name([("c", text)]) for text in (stored, value))
+    spelled = Spellings.of([("c", kind, value)], by_name=False)
+    assert spelled.names == (normal, given)
+    assert spelled.choose("d.t", ()) == spelled.choose("d.t", {normal}) == normal
+    assert spelled.choose("d.t", {given}) == given
+    with pytest.raises(InvalidArgumentsError, match="2 partitions of the same value"):
+        spelled.choose("d.t", {normal, given})
+    assert Spellings.of([("c", kind, value)], by_name=True).choose("d.t", {normal, given}) == given
+    assert Spellings.of([("c", kind, stored)], by_name=False).names == (normal,)
+    assert Spellings.of([("c", kind, "nothing")], by_name=False).names == ("c=nothing",)
 
 
 def test_several_columns_are_spelled_each_for_itself() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.names.partition_values import normal_value
+from airflow_hive_acid.metastore.names.partition_values import insertable_value, normal_value
 
 TRIED = [
     ("int", "02", "2"), ("int", "+3", "3"), ("int", "-0", "0"), ("bigint", "-007", "-7"),
@@ -44,6 +44,22 @@ def test_a_value_is_written_as_a_hive_stores_it(kind: str, written: str, stored:
 def test_what_is_no_value_of_the_type_is_refused(kind: str, written: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=r"partition column k is .*; .* is no value of that type"):
         normal_value("k", kind, written)
+
+
+@pytest.mark.parametrize(("kind", "written", "stored"), [t for t in TRIED if t[1] not in ("abcd", "abcdef")])
+def test_a_value_is_inserted_as_a_hive_stores_it(kind: str, written: str, stored: str) -> None:
+    assert insertable_value("k", kind, written) == stored
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [("tinyint", "128"), ("int", "-2147483649"), ("bigint", "9223372036854775808"), ("date", "2026-02-29"),
+     ("date", "0000-01-01"), ("timestamp", "2026-01-02 24:00:00"), ("decimal(4,2)", "99.995"), ("decimal", "1e10"),
+     ("varchar(3)", "abcd"), ("char(3)", "abcd"), ("boolean", "2")],
+)  # fmt: skip
+def test_what_would_be_read_as_another_value_is_not_inserted(kind: str, written: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match=r"column k is .*; .*(does not fit|no value of that type)"):
+        insertable_value("k", kind, written)
 
 
 @settings(deadline=None)
