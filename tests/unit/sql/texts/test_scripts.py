@@ -244,3 +244,14 @@ def test_the_source_of_a_merge_may_be_a_table() -> None:
     assert isinstance(statement, Merge)
     assert statement.source_alias == "s"
     assert texts(statement, "source") == ["demo.s"]
+
+
+def test_end_is_a_name_where_no_case_is_open() -> None:
+    """A window of Spark has a start and an end; each ended the brackets around it before."""
+    (merge,) = parse_script(
+        "MERGE INTO t USING (SELECT max(w.end) AS last, CASE WHEN a THEN concat(w.end, b) END c FROM s GROUP BY w) s "
+        "ON t.a = s.last WHEN MATCHED THEN UPDATE SET b = concat(s.end, 'x'), c = t.case WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert isinstance(merge, Merge)
+    assert [column for column, _ in merge.whens[0].assignments] == ["b", "c"]
+    assert merge.whens[1].star is not None
