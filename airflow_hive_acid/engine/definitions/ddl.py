@@ -239,6 +239,7 @@ def _create_table(context: Context, statement: CreateTable) -> None:
             raise AlreadyExistsError(f"table {name} exists already, at {there.location}")
         return
     place = require_place(context, definition)
+    definition = replace(definition, empty=not _holds_something(context, place))
     catalog.reserve_table_ids()
     files = warehouse_files(context)
     with (
@@ -269,6 +270,14 @@ def require_place(context: Context, definition: TableDefinition) -> str:
     if is_transactional(planned.properties):
         require_empty(context, f"a new transactional table {definition.db}.{definition.name}", planned.location)
     return planned.location
+
+
+def _holds_something(context: Context, location: str) -> bool:
+    """Whether something lies in a place that becomes rows of a table without transactions."""
+    try:
+        return any(not is_hidden(entry.name) for entry in context.filesystem.list_files(location))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def require_empty(context: Context, what: str, location: str) -> None:

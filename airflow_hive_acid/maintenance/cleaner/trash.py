@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.bucketing import BUCKETING_VERSION
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.maintenance.warehouse.places import Places
+from airflow_hive_acid.maintenance.warehouse.storage import writer_properties
 from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.compaction import Trashed
 
@@ -196,12 +198,11 @@ def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str
     source = items[0].resource
     original = client.catalog.get_table(str(source.table_name))
     database, _, table = name.partition(".")
-    kept = {k: v for k, v in original.properties.items() if k.lower() in ("transactional", "transactional_properties")}
     made = client.catalog.create_table(
         TableDefinition(
-            database, table, original.columns, properties={**kept, "NO_AUTO_COMPACTION": "true"},
+            database, table, original.columns, properties={**_kept(original), "NO_AUTO_COMPACTION": "true"},
             bucket_columns=original.bucket_columns, bucket_count=original.bucket_count,
-            stored_as=original.format or "orc",
+            stored_as=original.format or "orc", serde_properties=dict(original.serde_properties), empty=False,
         )
     )  # fmt: skip
     places = Places(client, filesystem)
@@ -215,6 +216,15 @@ def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str
         client.catalog.drop_table(made.qualified_name)
         raise
     return Restored(made.location, names, made.qualified_name)
+
+
+def _kept(original: Table) -> dict[str, str]:
+    """The properties by which files of a table are read: what kind it is, and that its columns had other names."""
+    names = ("transactional", "transactional_properties", "last_modified_time")
+    kept = {key: value for key, value in original.properties.items() if key.lower() in names}
+    kept |= writer_properties(original)
+    # Without a word the rows lie by the first of Hive's hashes; of a new table the second is noted.
+    return {**kept, BUCKETING_VERSION: original.property(BUCKETING_VERSION) or "1"}
 
 
 def _require(client: MetastoreClient, filesystem: Filesystem, batch: str) -> list[Trashed]:

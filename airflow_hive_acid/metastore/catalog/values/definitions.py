@@ -75,7 +75,7 @@ def table_parameters(definition: TableDefinition, created: int) -> dict[str, str
             parameters |= {"TRANSLATED_TO_EXTERNAL": "TRUE", "external.table.purge": "TRUE"}
     parameters.setdefault("bucketing_version", "2")
     parameters["transient_lastDdlTime"] = str(created)
-    if not definition.partition_columns:
+    if definition.empty and not definition.partition_columns:
         parameters |= empty_statistics(definition.columns)
     return parameters
 
@@ -137,6 +137,7 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
         stored_as=definition.stored_as.lower(),
         serde_properties=dict(definition.serde_properties),
         constraints=check_constraints(where, definition.constraints, [c.name for c in columns], [c.name for c in keys]),
+        empty=definition.empty,
     )
 
 

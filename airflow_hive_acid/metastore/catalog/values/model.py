@@ -356,6 +356,8 @@ class TableDefinition:
     :param comments: comments of columns.
     :param external: CREATE EXTERNAL TABLE: the files belong to somebody else and outlive the table.
     :param serde_properties: what the class is told that reads and writes rows of its files.
+    :param empty: no file lies in its place, or is put there without being counted. Hive answers queries from what is
+        noted then.
     """
 
     db: str
@@ -373,6 +375,7 @@ class TableDefinition:
     external: bool = False
     serde_properties: Mapping[str, str] = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
+    empty: bool = True
 
 
 @dataclass(frozen=True, slots=True)

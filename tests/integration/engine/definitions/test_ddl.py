@@ -53,6 +53,23 @@ def test_external_table_is_plain(engine, client, tmp_path):
     assert not client.catalog.get_table("w.n").is_transactional
 
 
+@pytest.mark.parametrize("kind", ["EXTERNAL TABLE", "TABLE"])
+@pytest.mark.parametrize("file", ["000000_0", "_hidden", "", None])
+def test_a_table_around_files_is_not_called_empty(engine, client, tmp_path, kind, file):
+    """As a Hive does it, which answers count(*) from the number of rows that is called exact."""
+    if file is not None:
+        (tmp_path / "data").mkdir()
+    if file:
+        (tmp_path / "data" / file).write_text("orc")
+    engine.run(
+        f"CREATE {kind} w.n (a INT) STORED AS ORC LOCATION 'file:{tmp_path}/data' "
+        "TBLPROPERTIES ('transactional'='false')"
+    )
+    properties = client.catalog.get_table("w.n").properties
+    called_empty = "COLUMN_STATS_ACCURATE" in properties
+    assert called_empty == ("numRows" in properties) == (file != "000000_0")
+
+
 def test_existing_table_is_refused_unless_that_is_fine(engine):
     with pytest.raises(AlreadyExistsError, match=r"w\.t"):
         engine.run("CREATE TABLE w.t (a INT) STORED AS ORC")

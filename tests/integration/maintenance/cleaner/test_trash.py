@@ -13,12 +13,15 @@ from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, WarehouseMissingError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.filesystem.uris import local_path
+from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.cleaner.trash import purge_trash, restore_as_table, restore_into
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.expected import counted_of
 from airflow_hive_acid.maintenance.warehouse.places import Places
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.cycles.steps import change, pass_time
@@ -115,6 +118,45 @@ def test_a_batch_becomes_a_table_that_shows_the_rows_as_they_were(
     assert rescued.insert() == 4
     assert len(lines(client, rescued)) == len(before) + 1
     assert client.compactions.enqueue("default.rescued").accepted
+
+
+def test_what_becomes_of_a_batch_is_not_called_empty(client: MetastoreClient, fs: Filesystem, trashed: str) -> None:
+    """A Hive answers count(*) from a number of rows that is called exact, and reads compare with one that is not."""
+    restore_as_table(client, fs, trashed, "default.rescued")
+    rescued = client.catalog.get_table("default.rescued")
+    assert not {"COLUMN_STATS_ACCURATE", "numRows", "numFiles", "totalSize"} & rescued.properties.keys()
+    assert counted_of(client, rescued, [""]) == {}
+
+
+def test_a_table_made_of_a_batch_is_read_as_the_one_that_its_files_were_written_for(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], compact_lines: RunJob
+) -> None:
+    """Whether columns had other names, by which hash rows lie in buckets, and where a line of text is divided."""
+    of_rows = {"bucketing_version": "1", "serialization.null.format": "-"}
+    client.catalog.create_table(
+        TableDefinition(
+            "default", "t", (Column("line", "string"),), properties=of_rows, serde_properties={"field.delim": "|"}
+        )
+    )
+    table = type(make_table("default.other"))(client, fs, "default.t", False)
+    fs.make_directory(table.location)
+
+    def batch() -> str:
+        table.insert()
+        table.insert()
+        client.compactions.enqueue("default.t")
+        run_worker(client, fs, compact_lines, "w")
+        clean(client, fs)
+        return client.trash.show("default", "t")[-1].batch
+
+    restore_as_table(client, fs, batch(), "default.first")
+    assert not client.catalog.get_table("default.first").is_altered
+    client.catalog.change_column("default.t", "line", Column("label", "string"))
+    restore_as_table(client, fs, batch(), "default.rescued")
+    rescued = client.catalog.get_table("default.rescued")
+    assert rescued.is_altered
+    assert of_rows.items() <= rescued.properties.items()
+    assert rescued.serde_properties["field.delim"] == "|"
 
 
 @pytest.mark.rule("R17")
