@@ -78,18 +78,28 @@ def stored_columns(
     *,
     altered: bool,
     own: bool = False,
+    origins: Sequence[object] = (),
 ) -> dict[str, tuple[StoredColumn, ...]]:
     """The table's columns in each ORC file without ACID columns where they are not what Spark finds by name.
 
     By position, as a Hive does. But such files may have been there before the table, with other columns or in another
     order: where that is so, their names are believed. Spark itself reads files without names by position.
 
-    :param altered: whether the table may have been altered since it was made. If not, one file speaks for all.
-    :param own: whether all files were written for the table.
+    :param altered: whether the table may have been altered since it was made. If not, one file of each origin speaks
+        for all.
+    :param own: whether all files are found by position: they were written for the table, or loaded into it.
+    :param origins: of each file, who may have written it; None: nobody else than the others. LOAD DATA brings files
+        whose columns are called as somebody else called them.
     """
-    if not files or not (altered or _stored(fs.footers.orc_columns(files[0].uri), columns, own=own)):
-        return {}
-    found = in_threads(lambda f: _stored(fs.footers.orc_columns(f.uri), columns, own=own), files)
+
+    def stored_in(file: _F) -> tuple[StoredColumn, ...]:
+        return _stored(fs.footers.orc_columns(file.uri), columns, own=own)
+
+    if not altered:
+        first = {origins[i] if origins else None: files[i] for i in reversed(range(len(files)))}
+        if not any(in_threads(stored_in, list(first.values()))):
+            return {}
+    found = in_threads(stored_in, files)
     return {f.uri: stored for f, stored in zip(files, found, strict=True) if stored}
 
 

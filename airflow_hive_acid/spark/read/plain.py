@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import CorruptTableError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.format.names import parse_original_file
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
@@ -58,11 +59,22 @@ def rows(
         return None
     row = schema.row_type(columns)
     if snapshot.format == "orc":
-        stored = stored_columns(fs, wanted, columns, altered=snapshot.altered, own=snapshot.transactional)
+        own = snapshot.transactional
+        origins = [_origin(file) for file in wanted] if own else ()
+        stored = stored_columns(fs, wanted, columns, altered=snapshot.altered, own=own, origins=origins)
         return scan_plain(spark, row, wanted, partitions, stored)
     if snapshot.format == "parquet" and snapshot.altered:
         return _scan_retyped(spark, row, wanted, partitions, retyped_columns(spark, fs, wanted, row))
     return scan(spark, row, wanted, partitions, reader_of(snapshot, columns))
+
+
+def _origin(file: ScanFile) -> str:
+    """Who may have written a file of an insert-only table: the statement of its directory, or LOAD DATA has brought it.
+
+    That keeps the names of files, and has a directory of its own.
+    """
+    directory, _, name = file.uri.rpartition("/")
+    return directory if parse_original_file(name) is not None else file.uri
 
 
 def _scan_retyped(

@@ -80,7 +80,9 @@ def open_table(
     files = snapshot_files(fs, snapshot, write_ids, only, staging, whole=seen is None)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
     renamed = renamed_columns(fs, files.inserts, columns, altered=snapshot.altered)
-    stored = stored_columns(fs, files.originals, columns, altered=snapshot.altered)
+    # Whoever has made the files that LOAD DATA brings may have called their columns otherwise.
+    origins = [f.uri if f.write_id else None for f in files.originals]
+    stored = stored_columns(fs, files.originals, columns, altered=snapshot.altered, origins=origins)
     changing = in_place.changing_files(fs, files.inserts)
     mixed = in_place.groups(files.inserts, changing)
     if mixed:

@@ -112,6 +112,24 @@ def test_of_a_table_that_was_never_altered_one_file_without_acid_columns_speaks_
     assert stored_columns(fs, [], [], altered=True) == {}
 
 
+def test_files_of_several_origins_each_speak_for_their_own() -> None:
+    """LOAD DATA brings files whose columns are called as somebody else called them."""
+    asked = []
+
+    def columns_of(uri: str) -> list[tuple[str, str]]:
+        asked.append(uri)
+        return [("x" if uri == "h" else "a", "int")]
+
+    fs: Any = SimpleNamespace(footers=SimpleNamespace(orc_columns=columns_of))
+    files = [SimpleNamespace(uri=uri) for uri in ("f", "g", "h")]
+    columns = [TableColumn("a", "int", T.IntegerType())]
+    found = stored_columns(fs, files, columns, altered=False, origins=[1, 1, 2])
+    assert {uri: [c.name for c in stored] for uri, stored in found.items()} == {"h": ["x"]}
+    asked.clear()
+    assert stored_columns(fs, files[:2], columns, altered=False, origins=[1, 1]) == {}
+    assert asked == ["f"]
+
+
 def test_a_column_of_texts_that_was_something_else_is_told() -> None:
     stored_as = [("a", "decimal(5,2)"), ("b", "char(3)")]
     fs: Any = SimpleNamespace(footers=SimpleNamespace(orc_columns=lambda uri: stored_as))

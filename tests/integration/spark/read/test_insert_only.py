@@ -50,6 +50,13 @@ def insert_only(acid_table: Callable) -> Callable:
     return make
 
 
+def never_altered(table: Any) -> Any:
+    """The table as the catalog knows one of which no ALTER TABLE has been seen."""
+    usual = table.snapshot
+    object.__setattr__(table, "snapshot", lambda own=None, **more: usual(own, altered=False, **more))
+    return table
+
+
 @pytest.mark.parametrize("stage", ["1_insert", "2_overwrite", "3_major"])
 @pytest.mark.parametrize("table", ["t", "q", "x"])
 def test_hives_insert_only_tables_are_read_in_every_format(
@@ -125,6 +132,26 @@ def test_rows_of_an_insert_only_table_cannot_be_changed(insert_only: Callable) -
     t.insert("select 1")
     with pytest.raises(UnsupportedStatementError, match="insert-only table; only rows of full ACID"):
         t.run(Delete(t.snapshot(2), "t", None, 2, 0))
+
+
+def test_loaded_files_whose_columns_are_called_otherwise_are_rows_all_the_same(
+    insert_only: Callable, tmp_path: Path
+) -> None:
+    """LOAD DATA of a Hive moves files of somebody else into a delta as they are, and finds their columns by place."""
+    t = never_altered(insert_only("id int, name string"))
+    t.insert("select 1, 'one'")
+    for write_id, name in ((2, "000000_0"), (3, "part-00000.orc")):
+        place = tmp_path / str(write_id)
+        t.spark.sql(f"select {write_id} as number, 'called otherwise' as label").coalesce(1).write.orc(str(place))
+        delta = t.root / f"delta_000000{write_id}_000000{write_id}_0000"
+        delta.mkdir()
+        shutil.copy(next(place.glob("part-*.orc")), delta / name)
+    t.high = 3
+    expected = [(1, "one"), (2, "called otherwise"), (3, "called otherwise")]
+    assert t.rows() == expected
+    t.txn = 100
+    t.compact("major")
+    assert t.rows() == expected
 
 
 def test_files_below_union_sub_directories_are_rows_of_their_delta(insert_only: Callable) -> None:

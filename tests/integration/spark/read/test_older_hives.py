@@ -46,11 +46,11 @@ def events(file: Path, *rows: tuple[int, int, int, int, int, tuple[int, str] | N
     orc.write_table(pa.table(columns, EVENT), str(file), compression="zlib")
 
 
-def original(file: Path, *rows: tuple[int, str]) -> None:
-    """A file from before the table had transactions."""
+def original(file: Path, *rows: tuple[int, str], names: tuple[str, str] = ("id", "name")) -> None:
+    """A file from before the table had transactions, or one of LOAD DATA."""
     file.parent.mkdir(parents=True, exist_ok=True)
     columns = [pa.array([r[i] for r in rows], ROW.field(i).type) for i in range(2)]
-    orc.write_table(pa.table(columns, ROW), str(file), compression="zlib")
+    orc.write_table(pa.table(columns, list(names)), str(file), compression="zlib")
 
 
 def one_way(table: Any, spark: SparkSession, way: str) -> Any:
@@ -222,6 +222,26 @@ def test_rows_of_files_from_before_the_table_had_transactions_are_changed_by_the
     t.compact("major", partition="p=a")
     t.compact("major", partition="p=b")
     assert t.ids() == before
+
+
+@pytest.mark.parametrize("way", [pytest.param("auto", id="jar"), WITHOUT_THE_JAR])
+def test_loaded_files_whose_columns_are_called_otherwise_are_rows_all_the_same(
+    spark: SparkSession, acid_table: Callable, way: str
+) -> None:
+    """LOAD DATA of a Hive moves files of somebody else into a delta as they are, and finds their columns by place."""
+    t = one_way(acid_table("id int, name string"), spark, way)
+    usual = t.snapshot
+    t.snapshot = lambda own=None, **more: usual(own, altered=False, **more)
+    original(t.root / "delta_0000001_0000001_0000" / "000000_0", (0, "zero"), (1, "one"))
+    original(t.root / "delta_0000002_0000002_0000" / "000000_0", (2, "two"), names=("number", "label"))
+    original(t.root / "delta_0000002_0000002_0000" / "000000_0_copy_1", (3, "three"), names=("key", "text"))
+    t.high = 2
+    expected = [(0, "zero"), (1, "one"), (2, "two"), (3, "three")]
+    assert t.rows() == expected
+    t.delete("id = 1")
+    assert t.rows() == [expected[0], *expected[2:]]
+    t.compact("major")
+    assert t.rows() == [expected[0], *expected[2:]]
 
 
 @pytest.mark.parametrize("way", [pytest.param("auto", id="jar"), WITHOUT_THE_JAR])
