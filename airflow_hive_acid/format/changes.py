@@ -163,7 +163,8 @@ def lost_history(
 
 
 def _is_divided(low: int, high: int, write_ids: ValidWriteIdList) -> bool:
-    return write_ids.range_validity(low, high) is RangeValidity.SOME and not write_ids.is_fully_valid(low, high)
+    """Whether some of the write ids are seen, and others may be; of aborted ones a compaction has left out the rows."""
+    return write_ids.range_validity(low, high) is not RangeValidity.NONE and write_ids.may_come(low, high)
 
 
 def partition_changes(

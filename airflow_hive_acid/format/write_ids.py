@@ -101,6 +101,10 @@ class _IdList:
         """Whether no id of ``low``..``high`` is hidden, whatever the list is for: rows need no test of their own."""
         return self._count_invalid(low, high) == 0
 
+    def may_come(self, low: int, high: int) -> bool:
+        """Whether an id of ``low``..``high`` is open or above the mark: what is aborted never comes."""
+        return high > self.high_watermark or self.open_ids.count_between(low, high) > 0
+
     @cached_property
     def exceptions(self) -> IdRanges:
         """Open and aborted ids, ascending."""

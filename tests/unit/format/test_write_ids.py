@@ -194,3 +194,10 @@ def test_ids_that_come_as_a_set_are_kept_as_ranges() -> None:
         assert (written.open, written.aborted) == (IdRanges([(1, 3)]), IdRanges([(5, 6)]))
         assert written.open_ids is written.open
         assert written.aborted_ids is written.aborted
+
+
+def test_what_is_aborted_never_comes() -> None:
+    ids = ValidWriteIdList(7, frozenset({5}), frozenset({2, 6}), 5, "db.t")
+    assert [ids.may_come(*found) for found in ((1, 4), (2, 2), (6, 7), (5, 5), (4, 6), (6, 8))] == [
+        False, False, False, True, True, True,
+    ]  # fmt: skip

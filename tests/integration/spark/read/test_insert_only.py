@@ -116,6 +116,27 @@ def test_compactions_of_insert_only_tables_keep_the_rows(insert_only: Callable, 
     assert [p.name for p in (t.root / "base_0000004_v0000102").iterdir() if p.name[0] != "."] == ["000000_0"]
 
 
+def test_merged_rows_are_read_though_their_directory_does_not_say_who_has_merged_them(insert_only: Callable) -> None:
+    """A minor compaction of a Hive before version 4, and one that has come by IMPORT; write id 2 is aborted."""
+    t = insert_only("id int")
+    for i in (1, 2, 3):
+        t.insert(f"select {i}")
+    t.aborted.add(2)
+    (merged,) = t.compact("minor").directories
+    (t.root / merged.name).rename(t.root / "delta_0000001_0000003")
+    for name in t.directories():
+        if name != "delta_0000001_0000003":
+            shutil.rmtree(t.root / name)
+    assert t.rows() == [(1,), (3,)]
+    t.insert("select 4")
+    t.compact("major")
+    assert t.rows() == [(1,), (3,), (4,)]
+    shutil.rmtree(t.root / "base_0000004_v0000102")
+    t.high = 2
+    with pytest.raises(UnsupportedStatementError, match="rows of several transactions"):
+        t.rows()
+
+
 def test_a_major_compaction_of_nothing_but_aborted_rows_leaves_an_empty_base(insert_only: Callable) -> None:
     t = insert_only("id int")
     t.insert("select 1")

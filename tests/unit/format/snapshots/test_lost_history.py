@@ -48,7 +48,11 @@ def test_rows_that_do_not_say_whose_they_are_cannot_be_divided() -> None:
         4,
         "delta_0000001_0000004_v0000010 holds merged rows of the write ids 1 to 4",
     )
-    assert lost_history(merged, as_of(NOW, 4), TXNS, insert_only=True) is not None  # 3 was aborted
+    assert lost_history(merged, as_of(NOW, 3), TXNS, insert_only=True) is not None
+    # 3 was aborted, and no compaction merges rows of it.
+    assert lost_history(merged, as_of(NOW, 4), TXNS, insert_only=True) is None
+    without_2 = ValidWriteIdList(9, frozenset({2}), frozenset({3}), 2, "db.t")
+    assert lost_history(merged, without_2, TXNS, insert_only=True) is not None
     assert lost_history(listing("delta_0000001_0000002_v0000010"), as_of(NOW, 2), TXNS, insert_only=True) is None
 
 
