@@ -23,6 +23,7 @@ from airflow_hive_acid.metastore.listing import (
     write_ids_at,
 )
 from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.metastore.replica import came_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,6 +65,9 @@ class Looks:
         if read.as_of is not None and write_ids is not None:
             then, past = as_of(self._client, table, read.as_of, write_ids)
             was = table_snapshot(table, partitions, read.partitions, then, txns)
+            if isinstance(read.as_of, int):  # a time is a state that was here; a write id need not be
+                names = [partition.name for partition in was.partitions]
+                past = replace(past, cleaned=self._with_what_came(table, past.cleaned, names))
             return replace(was, marked=marked, as_of=past)
         if read.pin is None:
             return replace(table_snapshot(table, partitions, read.partitions, write_ids, txns), marked=marked)
@@ -71,6 +75,16 @@ class Looks:
         self._pinned.append(pinned)
         seen = table_snapshot(table, pinned.partitions or (), read.partitions, pinned.write_ids, pinned.txns)
         return replace(seen, marked=marked)
+
+    def _with_what_came(self, table: Table, cleaned: Mapping[str, int], partitions: Iterable[str]) -> dict[str, int]:
+        """At a replica what an overwrite has replaced may never have come; that is as if it had been removed."""
+        key, database = table_name(table.qualified_name), self._client.database
+
+        def read(connection: Connection) -> int:
+            return came_up_to(connection, key) if database.features(connection).replication else 0
+
+        came = database.read(read)
+        return {name: max(came, cleaned.get(name, 0)) for name in partitions} if came else dict(cleaned)
 
     def views(self, plan: Plan, snapshots: Mapping[str, TableSnapshot]) -> tuple[View, ...]:
         """The views of the job spec.

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.metastore.names.objects import TableName
+
 TARGET_FOR = "repl.target.for"
 """Hive's parameter of a database: the policies that write it, with commas between."""
 INCOMPATIBLE = "repl.incompatible"
@@ -50,6 +52,12 @@ _FAILED_OVER = (
 )
 _RECORDS = select(_T.HRT_TABLE_ID, _T.HRT_SOURCE_TABLE, _T.HRT_SOURCE_ID, _T.HRT_WRITE_IDS, _T.HRT_STATE).where(
     _T.HRT_POLICY == bindparam("policy")
+)
+_CAME = (
+    select(_T.HRT_WRITE_IDS)
+    .join(TBLS, TBLS.c.TBL_ID == _T.HRT_TABLE_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(DBS.c.NAME == bindparam("db"), DBS.c.CTLG_NAME == "hive", TBLS.c.TBL_NAME == bindparam("tbl"))
 )
 _FORGET = delete(HIVE_ACID_REPL_TABLE).where(
     _T.HRT_POLICY == bindparam("policy"), _T.HRT_TABLE_ID.in_(bindparam("ids", expanding=True))
@@ -125,6 +133,15 @@ def read_records(connection: Connection, policy: str) -> dict[int, TableRecord]:
         table_id: TableRecord(table_id, source_table, source_id, ValidWriteIdList.parse(write_ids), state_id)
         for table_id, source_table, source_id, write_ids, state_id in connection.execute(_RECORDS, {"policy": policy})
     }
+
+
+def came_up_to(connection: Connection, table: TableName) -> int:
+    """The largest write id that a table got from another site, 0 if it got none.
+
+    A sync brings one state to the next: what has come and gone between the two at the source has never been here.
+    """
+    lists = connection.execute(_CAME, {"db": table.database, "tbl": table.name}).scalars()
+    return max((ValidWriteIdList.parse(text).high_watermark for text in lists), default=0)
 
 
 def read_names(connection: Connection, table_ids: Iterable[int]) -> dict[int, str]:

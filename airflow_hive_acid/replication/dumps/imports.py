@@ -171,7 +171,7 @@ class _Import:
             if plan.table is not None and plan.table.before is None:
                 self._fence_dead(plan.location)
                 self._require_free(plan)
-            files = self._files(plan)
+            files = self._files(plan, ddl.txn_id)
             try:
                 staged = self._copy(ddl, plan, files)
                 response = self._client.lock(
@@ -246,9 +246,13 @@ class _Import:
                 "away, or choose another LOCATION"
             )
 
-    def _files(self, plan: ImportPlan) -> list[tuple[MovedFile, FileCopy]]:
-        """What goes where: the file in its final place, and its copy below the staging directory."""
+    def _files(self, plan: ImportPlan, txn_id: int) -> list[tuple[MovedFile, FileCopy]]:
+        """What goes where: the file in its final place, and its copy below the staging directory.
+
+        :param txn_id: in which it is put there.
+        """
         places = dict(plan.places)
+        creates = plan.table is not None and plan.table.before is None
         found = []
         for file in self._dump.files:
             place = places.get(file.partition)
@@ -257,6 +261,8 @@ class _Import:
             folder, _, name = file.path.rpartition("/")
             # The same for every attempt, and no name that anything in a table could have.
             key = hashlib.sha256(f"{file.partition}\0{folder}".encode()).hexdigest()[:16]
+            if creates and self._dump.write_ids is not None:
+                folder = _as_merged(folder, txn_id)
             target = f"{place}/{folder}" if folder else place
             paths.require_inside(plan.location if paths.is_inside(plan.location, place) else place, f"{target}/{name}")
             moved = MovedFile(key, target, name, file.size)
@@ -433,6 +439,18 @@ class _Import:
         for info in list_many(self._filesystem, [location], recursive=False)[location] or ():
             if info.is_dir and info.name.startswith(STAGING_PREFIX):
                 self._filesystem.delete(info.path, inside=location)
+
+
+def _as_merged(folder: str, txn_id: int) -> str:
+    """A directory of a dump as it is called in a new table: a base as of a compaction, which the import stands for.
+
+    What it has replaced has not come here, also of an INSERT OVERWRITE; so nobody may read the table as it was before.
+    """
+    top, slash, rest = folder.partition("/")
+    named = parse_directory(top)
+    if named is None or named.kind is not DirectoryKind.BASE or named.max_write_id < 1 or named.visibility_txn_id:
+        return folder
+    return replace(named, visibility_txn_id=txn_id).name + slash + rest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_hive_acid.engine.tables.viewpoints import Looks
 from airflow_hive_acid.errors import (
     ConfigurationError,
     NoSuchObjectError,
@@ -14,8 +15,13 @@ from airflow_hive_acid.errors import (
     ReplicationBusyError,
     TxnAbortedError,
 )
+from airflow_hive_acid.format.changes import lost_history
+from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.format.names import base_name, delta_name
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.replication.acid.sync import sync_tables
+from airflow_hive_acid.sql.model.plans import TableRead
+from airflow_hive_acid.sql.model.pruning import KEEP_ALL
 from tests.integration.replication import acid_world as world
 
 if TYPE_CHECKING:
@@ -81,6 +87,47 @@ def test_open_and_aborted_write_ids_are_what_they_are_at_the_source(primary: Sit
     sync(primary, replica)
     equal(primary, replica)
     assert replica.client.get_valid_write_ids(T)[T].open == set()
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_replica_is_not_read_as_of_a_write_id_of_which_it_never_had_the_state(
+    primary: Site, replica: Site, *, partitioned: bool
+) -> None:
+    """
+    write id 1  row a; the replica gets it
+    write id 2  row b
+    write id 3  INSERT OVERWRITE; the replica gets its base, and not what it hides
+    write id 4  row d, and another sync
+    """
+    partition = "p=x" if partitioned else ""
+    create(primary, partitioned=partitioned)
+    write(primary, "a", partition=partition)
+    sync(primary, replica)
+    write(primary, "b", partition=partition)
+    with primary.client.begin({T: "overwrite"}, partitioned=[T] if partitioned else []) as overwrite:
+        put(primary, T, base_name(3), ["3:c"], partition)
+        if partition:
+            overwrite.add_partitions(T, [partition])
+    sync(primary, replica)
+    write(primary, "d", partition=partition)
+    sync(primary, replica)
+    equal(primary, replica)
+
+    def lost(site: Site, write_id: int) -> object:
+        table = site.client.catalog.get_table(T)
+        place = table.location if not partition else site.client.catalog.get_partition(T, partition).location
+        refs = [PartitionRef(partition, place, ("x",))] if partition else []
+        with site.client.snapshot([T]) as reader:
+            ids, txns = reader.snapshot[T], reader.valid_txns
+            read = TableRead(T, "v", KEEP_ALL, as_of=write_id)
+            then = Looks(site.client).snapshot(table, read, refs, ids, txns)
+        assert then.as_of is not None
+        cleaned = then.as_of.cleaned.get(partition, 0)
+        found = world.listing(path_of(place))
+        return lost_history(found, ValidWriteIdList.parse(then.write_ids), txns, cleaned=cleaned)
+
+    assert [lost(primary, i) for i in (1, 2, 3, 4)] == [None] * 4
+    assert [lost(replica, i) is None for i in (1, 2, 3, 4)] == [False, False, True, True]
 
 
 @pytest.mark.rule("R4")

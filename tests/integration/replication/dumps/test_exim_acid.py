@@ -8,6 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.changes import as_of, lost_history, partition_changes
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.dumps.dump import Scope, read_dump
@@ -135,6 +136,35 @@ def test_the_base_of_a_compaction_that_ends_with_an_aborted_write_is_seen_in_the
     replica.client.catalog.create_database("w")
     import_table(replica, f"{tmp_path}/dump")
     assert seen(replica) == ([b"1", b"3"] if rows else [b"3"])
+
+
+@pytest.mark.parametrize("compacted", [True, False], ids=["compaction", "overwrite"])
+@pytest.mark.parametrize("kind", [ACID, INSERT_ONLY], ids=["full", "insert-only"])
+def test_a_copy_is_not_read_as_it_was_before_what_its_base_has_replaced(
+    primary: Site, replica: Site, tmp_path: Path, kind: dict[str, object], compacted: bool
+) -> None:
+    """That has not come along: without a word it would have been an empty table then."""
+    make_table(primary, **kind)
+    insert(primary, b"1")
+    with primary.client.begin({"w.t": "overwrite"}) as overwrite:
+        compactor = primary.client.open_txn() if compacted else 0
+        name = base_name(overwrite.write_ids["w.t"], compactor)
+        write(primary, location(primary), {f"{name}/bucket_00000": b"2"})
+    if compacted:
+        primary.client.commit_txn(compactor)
+    insert(primary, b"3")
+    export_table(primary, "w.t", f"{tmp_path}/dump")
+    replica.client.catalog.create_database("w")
+    import_table(replica, f"{tmp_path}/dump")
+    assert seen(replica) == [b"2", b"3"]
+    listing = [FileEntry(path, 1) for path in contents(replica, location(replica))]
+    with replica.client.snapshot(["w.t"]) as snapshot:
+        now, txns = snapshot.snapshot["w.t"], snapshot.valid_txns
+    insert_only = kind is INSERT_ONLY
+    assert lost_history(listing, as_of(now, 1), txns, insert_only=insert_only) is not None
+    assert lost_history(listing, as_of(now, 2), txns, insert_only=insert_only) is None
+    assert partition_changes(listing, now, txns, 2, 3, insert_only=insert_only).available_from == 3
+    assert partition_changes(listing, now, txns, 3, 3, insert_only=insert_only).parts is not None
 
 
 def insert_into(site: Site, partition: str, content: bytes) -> int:
