@@ -70,6 +70,18 @@ def test_a_table_around_files_is_not_called_empty(engine, client, tmp_path, kind
     assert called_empty == ("numRows" in properties) == (file != "000000_0")
 
 
+def test_a_place_at_which_nobody_may_look_is_not_called_empty(engine, client, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+
+    def refuse(*_args, **_more):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(engine._context.filesystem), "list_files", refuse)
+        engine.run(f"CREATE EXTERNAL TABLE w.n (a INT) STORED AS ORC LOCATION 'file:{tmp_path}/data'")
+    assert "COLUMN_STATS_ACCURATE" not in client.catalog.get_table("w.n").properties
+
+
 def test_existing_table_is_refused_unless_that_is_fine(engine):
     with pytest.raises(AlreadyExistsError, match=r"w\.t"):
         engine.run("CREATE TABLE w.t (a INT) STORED AS ORC")
