@@ -200,6 +200,7 @@ class TableStatements:
                 connection, table, replace(table, properties=decided.properties, type=decided.type)
             )
             if decided.converts:
+                rows.forget_counted_rows(connection, table)
                 seed_write_id(connection, key, alteration.CONVERSION_SEED)
 
         # Readers and writers may go on while nothing changes for them.

@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.catalog.rows.objects import (
     update_partitions,
     update_tables,
 )
-from airflow_hive_acid.metastore.catalog.values.alteration import without_column_statistics
+from airflow_hive_acid.metastore.catalog.values.alteration import COUNTED, without_column_statistics
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.hive_catalog import (
     BUCKETING_COLS,
@@ -103,6 +103,16 @@ def write_columns(
                 update(target).where(target.c.SD_ID.in_(of_partitions), named).values({column: new_name})
             )
     _forget_column_statistics(connection, table, change)
+
+
+def forget_counted_rows(connection: Connection, table: Table) -> None:
+    """Forget how many rows the partitions of a table have."""
+    of_partitions = select(PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == table.id)
+    connection.execute(
+        delete(PARTITION_PARAMS).where(
+            PARTITION_PARAMS.c.PART_ID.in_(of_partitions), PARTITION_PARAMS.c.PARAM_KEY.in_(COUNTED)
+        )
+    )
 
 
 def write_partition(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 CONVERSION_SEED = 10_000_000
 """Write ids of a converted table start above it, as in Hive: what was there before is write id 0."""
+COUNTED = (STATISTICS_ACCURATE, "numRows")
+"""What a table that becomes transactional does not take along: every commit counts on from it."""
 _MAINTAINED = frozenset({STATISTICS_ACCURATE, "transient_lastDdlTime", "last_modified_by", "last_modified_time"})
 _WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")
 _TEXTS = frozenset({"string", "varchar", "char"})
@@ -246,7 +248,9 @@ def _transactional_rules(table: Table, properties: dict[str, str]) -> PropertyCh
         )
     if kind == "default" and table.sort_columns:
         raise InvalidArgumentsError(f"{where} is SORTED BY and cannot be full ACID; copy it to a table without order")
-    properties.pop(STATISTICS_ACCURATE, None)
+    # A table without transactions may have been written by anybody, and we count no rows there either.
+    for counted in COUNTED:
+        properties.pop(counted, None)
     return PropertyChange(
         {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: kind}, MANAGED_TABLE, converts=True
     )

@@ -19,6 +19,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.setup.schema import METADATA
+from airflow_hive_acid.metastore.txns.statistics import RowChange, count_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,25 @@ def write_id(stored: Stored, table: str) -> list[int]:
 
 
 # --- properties ---------------------------------------------------------------------------------------------------
+
+
+def test_what_was_counted_before_a_table_was_transactional_is_not_counted_on_from(
+    catalog: HiveCatalog, client: MetastoreClient
+) -> None:
+    """Rows of a plain table are not counted; a Hive's compaction would call exact what commits have added to nothing."""
+    catalog.create_table(TableDefinition("default", "q", (ID,), (Column("k", "string"),), PLAIN))
+    catalog.add_partitions("default.q", [("a",)])
+    plain = catalog.get_table("default.m")
+    assert (plain.properties["numRows"], catalog.partition_properties("default.q", "k=a")["numRows"]) == ("0", "0")
+    for name in ("default.m", "default.q"):
+        catalog.alter_properties(name, {"EXTERNAL": "FALSE", "transactional": "true"})
+    gone = {"numRows", "COLUMN_STATS_ACCURATE"}
+    assert not gone & catalog.get_table("default.m").properties.keys()
+    assert not gone & catalog.partition_properties("default.q", "k=a").keys()
+    with client.database.transaction() as connection:
+        count_rows(connection, plain.id, {"": RowChange(5)})
+    assert "numRows" not in catalog.get_table("default.m").properties
+
 
 
 @pytest.mark.hive4("no WRITE_ID in the catalog")
