@@ -62,7 +62,8 @@ def cut_over(
     :raises NoSuchObjectError: when there is no such mirror.
     :raises MirrorRefusedError: when the table is handed over already.
     :raises LeaseAlreadyExistsError: when writers did not end in time; nothing was changed.
-    :raises TxnOpenError: when a write id is still open whose writer holds no lock; nothing was changed.
+    :raises TxnOpenError: when a write id is still open whose writer holds no lock, or somebody has written who waits
+        for no lease; nothing was declared.
     :raises MirrorDivergedError: when both sides differ; nothing was declared.
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))
@@ -75,6 +76,7 @@ def cut_over(
         # First, because it takes a write id of its own, up to which the mirror has to follow.
         _alter(engine, name, f"SET TBLPROPERTIES ({literal(PRIMARY, 'property')}={literal(place, 'target')})", lease)
         try:
+            seen = _require_all_ended(client, name)  # up to here it will have everything
             run_mirror(client, lambda: contextlib.nullcontext(engine), name, place)
             found = verify_mirror(client, engine, name, place)
             if not found.is_equal:
@@ -82,7 +84,7 @@ def cut_over(
                     f"{place} is not what {name} is: {found.shown_differences}. Nothing was declared; copy it again "
                     "(--bootstrap) once the cause is known"
                 )
-            _declare(client, name, place, lease)
+            _declare(client, name, place, lease, max(seen, found.write_id))
         except HiveAcidError:
             with contextlib.suppress(HiveAcidError):
                 _alter(engine, name, _UNSET, lease)
@@ -163,11 +165,11 @@ def _alone(client: MetastoreClient, table: str, wait: float) -> Iterator[Lease]:
         yield keeper.lease
 
 
-def _declare(client: MetastoreClient, table: str, target: str, lease: Lease) -> None:
+def _declare(client: MetastoreClient, table: str, target: str, lease: Lease, seen: int) -> None:
     lock_id = _lock(client, table, target)
     try:
         client.leases.require_lease(lease)
-        client.mirrors.declare_primary(table, target, lock_id)
+        client.mirrors.declare_primary(table, target, lock_id, seen=seen)
     except HiveAcidError:
         with contextlib.suppress(HiveAcidError):
             client.unlock(lock_id)
@@ -188,11 +190,14 @@ def _lock(client: MetastoreClient, table: str, target: str) -> int:
     return response.lock_id
 
 
-def _require_all_ended(client: MetastoreClient, table: str) -> None:
-    """Whatever was written to it must have ended: nothing may appear in it later."""
+def _require_all_ended(client: MetastoreClient, table: str) -> int:
+    """Whatever was written to it must have ended: nothing may appear in it later.
+
+    :return: the newest write id.
+    """
     seen = client.get_valid_write_ids([table])[table]
     if complete_up_to(seen) >= seen.high_watermark:
-        return
+        return seen.high_watermark
     key = table_name(table)
     writers = client.database.read(lambda connection: find_open_writers(connection, [key])).get(key, ())
     shown = "; ".join(map(str, writers)) or "a write id is open"

@@ -122,11 +122,15 @@ class StatementTransaction:
         :raises ReadOnlyReplicaError: when a replication writes a database of it; nothing was begun.
         """
         started = time.monotonic()
-        require_writable(context.client, written_by(operations.items()))
+        written = written_by(operations.items())
+        require_writable(context.client, written)
         locked = context.locking.begin(operations, wanted, patience=patience, opened=progress.begun)
         creations = Creations(context, locked.txn.txn_id, operations)
         begun = cls(context, operations, locked, creations, progress)
         try:
+            if context.settings.flag("hive.txn.xlock.write"):
+                # INSERT has not waited for the lock that keeps writers off what was handed over since the first look.
+                require_writable(context.client, written)
             creations.begin()
             write_ids = dict(locked.txn.write_ids)
             context.emit(TransactionOpened(begun.txn_id, dict(operations), write_ids, time.monotonic() - started))

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, insert, or_, select, update
+from sqlalchemy import String, and_, bindparam, delete, exists, func, insert, or_, select, update
 
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
@@ -19,11 +19,13 @@ from airflow_hive_acid.errors import (
     NoSuchLockError,
     NoSuchObjectError,
     SchemaVersionError,
+    TxnOpenError,
 )
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, TxnState
 from airflow_hive_acid.metastore.locks.manager import unlock
 from airflow_hive_acid.metastore.names.objects import table_name
-from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
 from airflow_hive_acid.metastore.schema.mirrors import HIVE_ACID_MIRROR
 
 if TYPE_CHECKING:
@@ -95,6 +97,35 @@ _KEEP_LOCK = (
     update(HIVE_LOCKS)
     .where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == bindparam("lock_id"), HIVE_LOCKS.c.HL_TXNID == 0)
     .values(HL_LAST_HEARTBEAT=_FOR_EVER)
+)
+_DB, _TBL = bindparam("db", type_=String), bindparam("tbl", type_=String)
+#: Who asks for a write id waits for this row: nobody gets one before the commit.
+_LOCK_NEXT = (
+    select(NEXT_WRITE_ID.c.NWI_NEXT)
+    .where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
+    .with_for_update()
+)
+_T2W, _HL = TXN_TO_WRITE_ID.c, HIVE_LOCKS.c
+_WAITS = exists().where(
+    _HL.HL_TXNID == _T2W.T2W_TXNID,
+    _HL.HL_DB == _DB,
+    _HL.HL_TABLE == _TBL,
+    _HL.HL_LOCK_STATE == LockState.WAITING.value,
+    _HL.HL_LOCK_TYPE != LockType.SHARED_READ.value,
+)
+#: Write ids of which nothing becomes visible: of aborted txns, and of those that wait for the lock.
+_KEPT_OUT = (
+    select(func.count())
+    .select_from(TXN_TO_WRITE_ID.join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID))
+    .where(
+        _T2W.T2W_DATABASE == _DB,
+        _T2W.T2W_TABLE == _TBL,
+        _T2W.T2W_WRITEID > bindparam("seen"),
+        or_(
+            TXNS.c.TXN_STATE == TxnState.ABORTED.value,
+            and_(TXNS.c.TXN_STATE == TxnState.OPEN.value, _WAITS),
+        ),
+    )
 )
 _LONGEST_TEXT = 4000
 
@@ -233,17 +264,29 @@ class Mirrors:
 
         return self._database.read(operation)
 
-    def declare_primary(self, table: str, target: str, lock_id: int) -> None:
+    def declare_primary(self, table: str, target: str, lock_id: int, *, seen: int) -> None:
         """The target is the primary from now on; the lock stays until :meth:`end_primary`.
 
         :param lock_id: of a lock outside of any txn.
+        :param seen: the write id up to which the target has everything.
         :raises NoSuchLockError: when it has gone; nothing was declared.
         :raises AlreadyExistsError: when somebody else was first.
+        :raises TxnOpenError: when somebody who does not wait for the lock has got a later write id.
         """
+        key = table_name(table)
+        of_table = {"db": key.database, "tbl": key.name}
 
         def operation(connection: Connection) -> None:
             if not connection.execute(_KEEP_LOCK, {"lock_id": lock_id}).rowcount:
                 raise NoSuchLockError(f"the lock {lock_id} on {table} has gone; nothing was declared")
+            newest = (connection.execute(_LOCK_NEXT, of_table).scalar() or 1) - 1
+            later = newest - seen
+            if later > 0 and connection.execute(_KEPT_OUT, {**of_table, "seen": seen}).scalar_one() < later:
+                raise TxnOpenError(
+                    f"{table} was written meanwhile, up to write id {newest}, by somebody who does not wait for locks "
+                    "of writers: an INSERT with hive.txn.xlock.write=true does not. Nothing was declared. Set it to "
+                    "false there, and cut over again"
+                )
             if not connection.execute(_DECLARE, {"mirror": _digest(table, target), "lock_id": lock_id}).rowcount:
                 raise AlreadyExistsError(f"{table} was handed over to {target} by somebody else, or that was forgotten")
 

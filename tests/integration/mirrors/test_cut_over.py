@@ -8,6 +8,7 @@ import threading
 import pytest
 from sqlalchemy import update
 
+from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
     HandedOverError,
@@ -20,17 +21,22 @@ from airflow_hive_acid.errors import (
     TxnOpenError,
 )
 from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
+from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
+from airflow_hive_acid.mirrors import cut_over as cut_overs
 from airflow_hive_acid.mirrors.cut_over import cut_over, retire, take_back
 from airflow_hive_acid.mirrors.listing import COLUMNS, list_mirrors
+from airflow_hive_acid.settings import Settings, Source
 
 from .conftest import TARGET
 
 pytestmark = pytest.mark.every_database
 WRITER = LockComponent("w", "t", None, LockType.SHARED_WRITE, Operation.INSERT)
 READER = LockComponent("w", "t", None, LockType.SHARED_READ, Operation.SELECT)
+INSERT = LockComponent("w", "t", None, LockType.SHARED_READ, Operation.INSERT)
+"""As ``hive.txn.xlock.write`` has it, which is a Hive 4.0's default: it waits for no lock but EXCLUSIVE."""
 
 
 @pytest.fixture
@@ -142,10 +148,98 @@ def test_a_difference_or_an_open_writer_ends_it_before_anything_is_declared(clie
     assert cut_over(client, opened, "w.t", TARGET).is_equal
 
 
+@pytest.fixture
+def compared(monkeypatch):
+    """Calls what it is given when both sides have been compared, and nothing is declared yet."""
+    verify = cut_overs.verify_mirror
+
+    def at(happens):
+        def late(*given):
+            found = verify(*given)
+            happens()
+            return found
+
+        monkeypatch.setattr(cut_overs, "verify_mirror", late)
+
+    return at
+
+
+@pytest.mark.parametrize("commits", ["before", "after"])
+def test_what_somebody_inserts_who_waits_for_no_lease_is_not_left_behind(
+    client, opened, mirrored, compared, monkeypatch, commits
+):
+    """
+    t1  the last changes go over, and both sides are equal
+    t2  a Hive inserts beside the lease
+    t3  the mirror would be declared the primary, without that row
+    """
+    hive = client.open_txn()
+    alter = cut_overs._alter
+
+    def insert():
+        assert client.lock(INSERT, txn_id=hive).state is LockState.ACQUIRED
+        client.allocate_write_ids("w.t", hive)
+        if commits == "before":
+            client.commit_txn(hive)
+
+    def undone(engine, table, change, lease):
+        if commits == "after" and change.startswith("UNSET"):
+            client.commit_txn(hive)  # an ALTER waits for it
+        alter(engine, table, change, lease)
+
+    compared(insert)
+    monkeypatch.setattr(cut_overs, "_alter", undone)
+    with pytest.raises(TxnOpenError, match=r"w\.t was written meanwhile, up to write id 3, .*hive\.txn\.xlock\.write"):
+        cut_over(client, opened, "w.t", TARGET)
+    assert primary(client) is None
+    assert "hive.acid.primary" not in client.catalog.get_table("w.t").properties
+    assert (client.show_locks("w.t"), client.leases.list_lease()) == ([], [])
+    monkeypatch.undo()
+    assert cut_over(client, opened, "w.t", TARGET).write_id > 3
+
+
+def test_one_who_waits_for_the_lease_or_has_failed_is_in_nobodys_way(client, opened, mirrored, compared):
+    """A Hive takes its write id before it waits."""
+    with MetastoreClient(client.database.url) as hive:
+
+        def writers():
+            failed, waiting = hive.open_txn(), hive.open_txn()
+            assert hive.lock(WRITER, txn_id=waiting).state is LockState.WAITING
+            hive.allocate_write_ids("w.t", waiting)
+            hive.allocate_write_ids("w.t", failed)
+            hive.abort_txn(failed)
+
+        compared(writers)
+        assert cut_over(client, opened, "w.t", TARGET).is_equal
+    assert primary(client) is not None
+
+
+def test_an_insert_of_ours_that_waits_for_no_lease_looks_again(client, job, engine, opened, mirrored, monkeypatch):
+    """
+    t1  INSERT, with hive.txn.xlock.write: the table is not handed over
+    t2  it is handed over
+    t3  the INSERT gets its lock and its write id at once
+    """
+    settings = Settings({Source.REQUEST: {"hive.txn.xlock.write": "true"}})
+    with Engine(client, job, engine._context.warehouse, settings=settings) as other:
+        begin = other._context.locking.begin
+
+        def late(*given, **named):
+            monkeypatch.undo()
+            cut_over(client, opened, "w.t", TARGET)
+            return begin(*given, **named)
+
+        monkeypatch.setattr(other._context.locking, "begin", late)
+        with pytest.raises(HandedOverError):
+            other.run("INSERT INTO w.t VALUES (2, 'y')")
+    assert [row.type for row in client.show_locks("w.t")] == [LockType.EXCL_WRITE]
+    assert client.get_valid_write_ids("w.t")["w.t"].aborted_ids
+
+
 def test_what_dies_before_the_declaration_leaves_a_table_that_is_written(client, engine, opened, mirrored, monkeypatch):
     """The lock is taken, and its holder is gone: the lock ends as every lock without heartbeats does."""
 
-    def dies(*_):
+    def dies(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -173,10 +267,10 @@ def test_a_primary_is_no_target_of_another_table(client, engine, job, run, over)
 
 def test_a_declaration_needs_its_lock_and_is_made_once(client, over):
     with pytest.raises(NoSuchLockError):
-        client.mirrors.declare_primary("w.t", TARGET, 99999)
+        client.mirrors.declare_primary("w.t", TARGET, 99999, seen=2)
     (lock,) = client.show_locks("w.t")
     with pytest.raises(AlreadyExistsError):
-        client.mirrors.declare_primary("w.t", TARGET, lock.lock_id)
+        client.mirrors.declare_primary("w.t", TARGET, lock.lock_id, seen=2)
     client.mirrors.end_primary("w.t", TARGET)
     client.mirrors.end_primary("w.t", TARGET)
 
