@@ -11,7 +11,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.cli.output import say
@@ -50,10 +52,12 @@ def run_under(
         lost = _keep(leases, lease, process, granted)
     finally:
         # Also when somebody stops us: the lease must not outlive our watch over the command, nor the other way round.
-        _end(process, min(grace, lease.duration_sec * _MARGIN))
-        if lost is None:
-            with contextlib.suppress(LeaseEndedError):
-                leases.drop_lease(lease)
+        try:
+            _end(process, min(grace, lease.duration_sec * _MARGIN))
+        finally:
+            if lost is None:
+                with contextlib.suppress(LeaseEndedError):
+                    leases.drop_lease(lease)
     if lost is not None:
         say(f"{command[0]} was killed: {lost}")
         return _LOST
@@ -63,28 +67,47 @@ def run_under(
 
 def _keep(leases: Leases, lease: Lease, process: subprocess.Popen[bytes], granted: float) -> HiveAcidError | None:
     """Extend the lease until the process ends; why it could not be, if so."""
-    third = lease.duration_sec / 3
+    third, margin = lease.duration_sec / 3, lease.duration_sec * _MARGIN
     # The first extension follows at once: how long ago the grant was is known to the database only.
     until, next_try = granted + lease.duration_sec, granted
     problem: HiveAcidError | None = None
+    asked: Future[Lease] | None = None
+    asked_at = granted
     while True:
-        now = time.monotonic()
+        wake = next_try if asked is None else until - margin
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, min(_LOOK_SECONDS, next_try - now)))
+            process.wait(max(0.0, min(_LOOK_SECONDS, wake - time.monotonic())))
             return _checked(leases, lease)
         now = time.monotonic()
-        if now < next_try:
-            continue
-        if now >= until - lease.duration_sec * _MARGIN:
+        if asked is not None and asked.done():
+            try:
+                lease = asked.result()
+                until, next_try, problem = asked_at + lease.duration_sec, asked_at + third, None
+            except HiveAcidError as error:
+                if not error.retryable:
+                    return error
+                say(f"lease {lease.lease_id} could not be extended yet: {error}")
+                problem, next_try = error, asked_at + third / 4
+            asked = None
+        if now >= until - margin:
             return problem or LeaseEndedError(f"lease {lease.lease_id} could not be extended in time")
+        if asked is None and now >= next_try:
+            asked, asked_at = _extending(leases, lease), now
+
+
+def _extending(leases: Leases, lease: Lease) -> Future[Lease]:
+    """Extend a lease in a thread of its own, which nobody has to wait for: a metastore behind a line that is cut gives
+    no answer for minutes, and no error either."""
+    future: Future[Lease] = Future()
+
+    def ask() -> None:
         try:
-            lease = leases.extend_lease(lease)
-            until, next_try, problem = now + lease.duration_sec, now + third, None
-        except HiveAcidError as error:
-            if not error.retryable:
-                return error
-            say(f"lease {lease.lease_id} could not be extended yet: {error}")
-            problem, next_try = error, now + third / 4
+            future.set_result(leases.extend_lease(lease))
+        except Exception as problem:  # noqa: BLE001 - raised where it is looked at
+            future.set_exception(problem)
+
+    threading.Thread(target=ask, name="hive-acid-lease", daemon=True).start()
+    return future
 
 
 def _checked(leases: Leases, lease: Lease) -> HiveAcidError | None:
@@ -98,13 +121,16 @@ def _checked(leases: Leases, lease: Lease) -> HiveAcidError | None:
 
 def _end(process: subprocess.Popen[bytes], grace: float) -> None:
     """End what is left of the command's process group, first politely."""
-    if process.poll() is None:
-        _signal(process, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(grace)
-    # Whatever it has left in the background would go on without a lease.
-    _signal(process, signal.SIGKILL)
-    process.wait()
+    try:
+        if process.poll() is None:
+            _signal(process, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace)
+    finally:
+        # Whatever it has left in the background would go on without a lease; so would all of it, if somebody who has
+        # no patience stops us once more.
+        _signal(process, signal.SIGKILL)
+        process.wait()
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -127,6 +130,63 @@ def test_a_command_is_killed_before_its_lease_ends_when_the_metastore_does_not_a
     monkeypatch.setattr(client.leases, "extend_lease", fail)
     assert run_under(client.leases, lease, [*_PYTHON, "import time; time.sleep(600)"], {}, 5) == 1
     assert client.leases.confirm_lease(lease)  # it still lasts for a moment: the command did not outlive it
+
+
+def test_a_command_is_killed_before_its_lease_ends_when_the_metastore_is_silent(
+    client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line to it is cut: no answer, and no error for minutes.
+
+    t1  the lease is granted; the first extension is asked for, and nobody answers
+    t2  a sixth of the lease is left: the command is killed
+    t3  the lease ends, and somebody else may have the table
+    """
+    over = threading.Event()
+    extend = client.leases.extend_lease
+
+    def silent(lease: Any) -> Any:
+        over.wait(12)
+        return extend(lease)
+
+    lease = client.leases.grab_lease("db.t", 6)
+    monkeypatch.setattr(client.leases, "extend_lease", silent)
+    try:
+        assert run_under(client.leases, lease, [*_PYTHON, "import time; time.sleep(600)"], {}, 5) == 1
+        assert client.leases.confirm_lease(lease)  # the command did not outlive it
+    finally:
+        over.set()
+
+
+def test_a_command_does_not_go_on_because_somebody_stops_us_twice(
+    client: MetastoreClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C, and once more while the command is given its time to end."""
+    ready = tmp_path / "ready"
+    script = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"open({str(ready) + '.new'!r}, 'w').write(str(os.getpid()));"
+        f"os.rename({str(ready) + '.new'!r}, {str(ready)!r}); time.sleep(600)"
+    )
+    wait = subprocess.Popen.wait
+
+    def stopped(process: Any, timeout: float | None = None) -> int:
+        if timeout is None:
+            return wait(process)
+        while not ready.exists():
+            time.sleep(0.02)
+        raise KeyboardInterrupt
+
+    lease = client.leases.grab_lease("db.t", 60)
+    monkeypatch.setattr(subprocess.Popen, "wait", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_under(client.leases, lease, [*_PYTHON, script], {}, 5)
+    pid = int(ready.read_text())
+    try:
+        assert _is_gone(pid)
+        assert client.leases.list_lease() == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_is_none_gives_the_lease_back(client: MetastoreClient) -> None:
