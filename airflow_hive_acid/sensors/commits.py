@@ -22,6 +22,7 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
 
     The result holds ``write_ids``, ``txn_ids`` and ``partitions``. Txns that wrote nothing do not count, nor does what
     a compaction has tidied up before the sensor looked; to miss nothing, schedule a DAG by the table's asset instead.
+    Of a table that is dropped and made anew meanwhile, the commits to the new one count.
     When it gives up it says how many commits are missing, and who is writing since when.
 
     :param table: ``db.table``. (templated)
@@ -71,7 +72,7 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
             raise AssertionError("another sensor's question")
         return TableCommitTrigger(
             question.table, question.partition, question.after, list(question.pending), question.commits, until,
-            self.hive_acid_conn_id, float(self.poke_interval),
+            self.hive_acid_conn_id, float(self.poke_interval), question.table_id,
         )  # fmt: skip
 
 

@@ -26,10 +26,12 @@ Commits = dict[int, tuple[int, set[str]]]
 class CommitsQuestion(Question):
     """Have so many txns committed to a table or partition since a mark?
 
-    Remembers what it has seen: compaction and a Hive's housekeeping remove older notes of commits.
+    Remembers what it has seen: compaction and a Hive's housekeeping remove older notes of commits. A table that was
+    dropped and made anew counts its write ids anew: whatever is committed to it comes after the mark.
 
     :param after: write id of the mark.
     :param pending: write ids up to it that were open.
+    :param table_id: which table had the name then; None: the one that has it at the first look.
     """
 
     table: str
@@ -37,20 +39,30 @@ class CommitsQuestion(Question):
     after: int
     pending: tuple[int, ...]
     commits: int
+    table_id: int | None = None
     seen: Commits = field(default_factory=dict)
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once."""
         from airflow_hive_acid.metastore.database import now_ms  # not needed to defer
-        from airflow_hive_acid.metastore.listing import Mark, commits_since, open_writers
+        from airflow_hive_acid.metastore.listing import Mark, commits_since, open_writers, table_id
         from airflow_hive_acid.metastore.names import table_name
 
-        name, mark = table_name(self.table), Mark(self.after, self.pending)
+        name = table_name(self.table)
 
         def read(connection: Connection) -> Looked:
+            what = str(name) if self.partition is None else f"{name}/{self.partition}"
+            there = table_id(connection, name)
+            if there is None:
+                return Looked(False, f"waiting for commits to {what}, and there is no table {name} now")
+            if there != self.table_id:
+                if self.table_id is not None:
+                    self.after, self.pending = 0, ()
+                    self.seen.clear()
+                self.table_id = there
+            mark = Mark(self.after, self.pending)
             for write_id, txn_id, partition in commits_since(connection, name, self.partition, mark):
                 self.seen.setdefault(write_id, (txn_id, set()))[1].add(partition)
-            what = str(name) if self.partition is None else f"{name}/{self.partition}"
             writers = [txn for _, txn in open_writers(connection, name)] if len(self.seen) < self.commits else []
             return judge_commits(what, self.after, self.commits, self.seen, writers, now_ms(connection))
 
@@ -82,7 +94,7 @@ def commits_question(
         None if partition is None else client.database.read(lambda connection: resolve(connection, name, partition))
     )
     mark = Mark(after) if after is not None else client.database.read(lambda connection: mark_of(connection, name))
-    return CommitsQuestion(str(name), wanted, mark.write_id, mark.pending, commits)
+    return CommitsQuestion(str(name), wanted, mark.write_id, mark.pending, commits, found.id)
 
 
 def judge_commits(
@@ -117,6 +129,7 @@ class TableCommitTrigger(QuestionTrigger):
 
     :param after: write id of the mark.
     :param pending: write ids up to it that were open.
+    :param table_id: which table had the name then; None of a sensor of an earlier release, that did not know.
     """
 
     def __init__(
@@ -129,6 +142,7 @@ class TableCommitTrigger(QuestionTrigger):
         until: float | None = None,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
+        table_id: int | None = None,
     ) -> None:
         super().__init__(until, hive_acid_conn_id, poll_interval)
         self.table = table
@@ -136,7 +150,8 @@ class TableCommitTrigger(QuestionTrigger):
         self.after = after
         self.pending = pending
         self.commits = commits
+        self.table_id = table_id
 
     def question(self) -> Question:
         """What is waited for."""
-        return CommitsQuestion(self.table, self.partition, self.after, tuple(self.pending), self.commits)
+        return CommitsQuestion(self.table, self.partition, self.after, tuple(self.pending), self.commits, self.table_id)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         highest_txn_id,
         mark_of,
         open_writers,
+        table_id,
         txn_rows,
     )
     from airflow_hive_acid.metastore.listing.pages import (
@@ -129,6 +130,7 @@ else:
             "rows_of_lease": "lease_pages",
             "stream_locks": "show",
             "stream_transactions": "show",
+            "table_id": "outcomes",
             "tables_page": "table_pages",
             "transactions": "show",
             "txn_rows": "outcomes",
@@ -191,6 +193,7 @@ __all__ = [
     "shown_moment",
     "stream_locks",
     "stream_transactions",
+    "table_id",
     "tables_page",
     "transactions",
     "txn_rows",

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, func, or_, select
 from airflow_hive_acid.metastore.database.codes import TxnState
 from airflow_hive_acid.metastore.locks.listing import SHOW_TXNS, TxnRow, txn_row
 from airflow_hive_acid.metastore.names.partitions import catalog_names, within
+from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, DBS, TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
     NEXT_WRITE_ID,
@@ -32,6 +33,11 @@ _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
 _TXNS_OF = SHOW_TXNS.where(TXNS.c.TXN_ID.in_(_IDS))
 _COMMITTED_OF = select(_C.CTC_TXNID).where(_C.CTC_TXNID.in_(_IDS)).distinct()
 _HIGHEST = select(func.coalesce(LARGEST_TXN, 0))
+_TABLE = (
+    select(TBLS.c.TBL_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(DBS.c.CTLG_NAME == CATALOG, DBS.c.NAME == _DB, TBLS.c.TBL_NAME == _TBL)
+)
 _NEXT = select(_N.NWI_NEXT).where(_N.NWI_DATABASE == _DB, _N.NWI_TABLE == _TBL)
 _WRITERS = (
     SHOW_TXNS.add_columns(_T.T2W_WRITEID)
@@ -77,6 +83,12 @@ def open_writers(connection: Connection, table: TableName) -> list[tuple[int, Tx
     found = connection.execute(_WRITERS, {"db": table.database, "tbl": table.name}).all()
     # The write id stands behind the columns of the txn.
     return sorted(((row[-1], txn_row(row[:-1])) for row in found), key=lambda pair: pair[0])
+
+
+def table_id(connection: Connection, table: TableName) -> int | None:
+    """Which table has the name now; None when none has."""
+    found = connection.execute(_TABLE, {"db": table.database, "tbl": table.name}).scalar()
+    return None if found is None else int(found)
 
 
 def mark_of(connection: Connection, table: TableName) -> Mark:

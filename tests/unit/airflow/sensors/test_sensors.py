@@ -20,8 +20,10 @@ from airflow_hive_acid.airflow_versions import (
     TaskDeferred,
 )
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
+from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.links import HiveAcidLink, linked_to, page_url
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import TxnState, TxnType
 from airflow_hive_acid.metastore.locks.listing import TxnRow
 from airflow_hive_acid.sensors.commits import HiveAcidTableCommitSensor
@@ -213,6 +215,36 @@ def test_commit_that_was_seen_is_remembered_when_compaction_tidies_up(tables, co
         connection.execute(sa.delete(COMPLETED_TXN_COMPONENTS))
     commit(tables, "k=a")
     assert sensor.poke({}) is True
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_commits_to_a_table_that_was_made_anew_are_new(tables, conn_id, deferrable):
+    """Its write ids begin with 1 again.
+
+    t1  two commits to db.u; the sensor begins to wait behind write id 2
+    t2  DROP TABLE: it waits on, and says so
+    t3  CREATE TABLE, and a commit: write id 1
+    """
+    commit(tables, table="db.u")
+    commit(tables, table="db.u")
+    sensor = commits(conn_id, table="db.u", deferrable=deferrable)
+    assert sensor.poke({}) is False
+    if deferrable:
+        with pytest.raises(TaskDeferred) as deferred:
+            sensor.execute({})
+        kind, arguments = deferred.value.trigger.serialize()
+        assert arguments["after"] == 2
+        question = import_string(kind)(**json.loads(json.dumps(arguments))).question()
+    else:
+        question = sensor._asked
+    tables.catalog.drop_table("db.u")
+    assert "there is no table db.u now" in question.ask(tables).said
+    tables.catalog.create_table(
+        TableDefinition("db", "u", (Column("id", "int"),), properties={"transactional": "true"})
+    )
+    assert question.ask(tables).said.endswith("0 of 1 so far; nobody is writing")
+    assert commit(tables, table="db.u") == 1
+    assert question.ask(tables).answer["write_ids"] == [1]
 
 
 @pytest.mark.parametrize(
