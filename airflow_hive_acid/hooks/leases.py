@@ -26,6 +26,7 @@ from airflow_hive_acid.errors import (
     LeaseAlreadyExistsError,
     LeaseEndedError,
 )
+from airflow_hive_acid.hooks.lives import task_life
 from airflow_hive_acid.metastore.leases import Lease, new_secret
 
 if TYPE_CHECKING:
@@ -97,12 +98,12 @@ def secret_of_task(
         cleared, that lease is dropped: whoever still works under it, a lost worker perhaps, can commit nothing more,
         and this try stands in line for a lease with a larger id.
     """
-    store, life = context.get("task_state_store"), context["ti"].max_tries
+    store, life = context.get("task_state_store"), task_life(context)
     kept = None if store is None else store.get(_STATE_KEY)
     if isinstance(kept, Mapping):
         with contextlib.suppress(KeyError, TypeError, ValueError):
             earlier = open_secret(client, kept[_SEALED])
-            if resume and kept["life"] == life:
+            if resume and str(kept["life"]) == life:
                 return earlier
             with contextlib.suppress(LeaseAlreadyExistsError, LeaseEndedError):
                 client.leases.drop_lease(

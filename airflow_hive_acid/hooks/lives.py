@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LIFE_KEY = "hive_acid_run"
+TRIES_KEY = "hive_acid_tries"
 _LONGEST = 64
 
 
@@ -36,6 +37,30 @@ def run_life(context: Mapping[str, Any]) -> str:
         store.set(LIFE_KEY, uuid.uuid4().hex, retention=NEVER_EXPIRE)
         kept = store.get(LIFE_KEY)  # of two that begin at once, both go on with the one that stayed
     return str(kept)
+
+
+def task_life(context: Mapping[str, Any]) -> str:
+    """The life of a task instance in its run: the same in all tries between two clears of it (decision 18).
+
+    It is the highest number of tries that the task has, which a clear raises by those it has had. Where the DAG's
+    ``retries`` were lowered meanwhile, a clear may leave that number as it was; so beside it is kept what the DAG said,
+    and how often something of the run was cleared. Where both have changed under the same number, that was a clear.
+    """
+    tries = context["ti"].max_tries
+    store = context.get("task_state_store")
+    retries = getattr(context.get("task"), "retries", None)
+    clears = getattr(context.get("dag_run"), "clear_number", None)
+    life = str(tries)
+    if store is None or retries is None or clears is None:
+        return life
+    kept = store.get(TRIES_KEY)
+    if isinstance(kept, dict) and kept.get("tries") == tries:
+        is_cleared = kept.get("retries") != retries and kept.get("clears") != clears
+        life = f"{tries}.{clears}" if is_cleared else str(kept.get("life", life))
+    now = {"tries": tries, "retries": retries, "clears": clears, "life": life}
+    if kept != now:
+        store.set(TRIES_KEY, now, retention=NEVER_EXPIRE)
+    return life
 
 
 def deployment_id() -> str:

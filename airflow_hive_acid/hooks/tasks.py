@@ -93,9 +93,10 @@ def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
     :param on_rerun: ``apply`` or ``skip``.
     """
     from airflow_hive_acid.engine.transactions.claims import Once  # the SQL parser; triggers and sensors do without
+    from airflow_hive_acid.hooks.lives import task_life
     from airflow_hive_acid.metastore.records import Rerun
 
-    return Once(unique_scope(context), life=str(context["ti"].max_tries), on_rerun=Rerun(on_rerun))
+    return Once(unique_scope(context), life=task_life(context), on_rerun=Rerun(on_rerun))
 
 
 def patience(settings: Settings, waiting: Mapping[str, Any] | None) -> Patience:

@@ -26,6 +26,11 @@ class Airflow:
     def delete_run_and_make_it_again(self) -> None:
         self.run += 1
 
+    def at(self, max_tries: int, *, retries: int, clears: int) -> Any:
+        """A try, with what the DAG says now, and how often something of the run was cleared."""
+        known = {"task": SimpleNamespace(retries=retries), "dag_run": SimpleNamespace(clear_number=clears)}
+        return {**self.task(max_tries=max_tries), **known}
+
     def task(self, task_id: str = "t", map_index: int | None = -1, max_tries: int = 1, run_id: str = "r") -> Any:
         row = self.kept.setdefault((self.run, run_id, task_id, map_index), {})
         store = SimpleNamespace(get=row.get, set=lambda key, value, retention: row.update({key: value}))
@@ -43,6 +48,37 @@ def test_all_tries_of_a_task_instance_are_one_piece_of_work_cleared_ones_too() -
     assert first == retry
     assert cleared.scope == first.scope
     assert cleared.life != first.life  # decision 18: that tells the clear
+
+
+def test_a_task_that_is_cleared_with_fewer_retries_than_before_begins_another_life() -> None:
+    """
+    t1  retries=1: the task succeeds in its first try, of 2 at most (max_tries=1)
+    t2  the DAG says retries=0; the task is cleared: one try was, and none is to follow (max_tries=1)
+    t3  its retry, should there be one, is of the same life
+    t4  it is cleared again: two tries were (max_tries=2)
+    """
+    airflow = Airflow()
+    first = once_of(airflow.at(1, retries=1, clears=0), "apply").life
+    cleared = once_of(airflow.at(1, retries=0, clears=1), "apply").life
+    retry = once_of(airflow.at(1, retries=0, clears=1), "apply").life
+    again = once_of(airflow.at(2, retries=0, clears=2), "apply").life
+    assert first == "1"
+    assert retry == cleared
+    assert len({first, cleared, again}) == 3
+
+
+def test_a_retry_is_of_the_same_life_whatever_else_happens_to_its_run_and_its_dag() -> None:
+    """Another task of the run is cleared, or the DAG gets other retries: neither begins a life of this one."""
+    airflow = Airflow()
+    tries = [(1, 0), (1, 1), (0, 1), (0, 2), (3, 2)]
+    lives = [once_of(airflow.at(1, retries=retries, clears=clears), "apply").life for retries, clears in tries]
+    assert lives == ["1"] * len(tries)
+
+
+def test_a_life_that_an_earlier_release_has_begun_goes_on() -> None:
+    airflow = Airflow()
+    assert once_of(airflow.task(max_tries=3), "apply").life == "3"
+    assert once_of(airflow.at(3, retries=3, clears=4), "apply").life == "3"
 
 
 @pytest.mark.parametrize(
