@@ -26,10 +26,12 @@ __all__ = [
     "session_setting", "setting_of",
 ]  # fmt: skip
 
-_UNITS_MS = {
-    "ms": 1, "msec": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000,
-}  # fmt: skip
+#: As Hive reads them: by the whole word, or by its beginning; ``30 seconds`` as well as ``30s``. In nanoseconds.
+_UNITS = (
+    ("d", "day", 86_400 * 10**9), ("h", "hour", 3_600 * 10**9), ("m", "min", 60 * 10**9), ("s", "sec", 10**9),
+    ("ms", "msec", 10**6), ("us", "usec", 1000), ("ns", "nsec", 1),
+)  # fmt: skip
+_NS_IN_MS = 10**6
 _LARGEST = 10**15
 """Largest number of a setting; in milliseconds that is 30,000 years, and may be added to any clock."""
 _DURATION = re.compile(r"^(-?\d+)\s*([a-z]*)$")
@@ -178,11 +180,12 @@ def parse_duration(text: str, default_unit: str) -> int:
     match = _DURATION.match(text.strip().lower())
     if match is None:
         raise ValueError(f"{text!r} is no duration; write for example 300, 300s, 5m or 12h")
-    number, unit = int(match.group(1)), match.group(2) or default_unit
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if unit not in _UNITS_MS:
-        raise ValueError(f"{text!r} has the unknown unit {match.group(2)!r}; known are ms, s, m, h and d")
-    return number * _UNITS_MS[unit]
+    number, given = int(match.group(1)), match.group(2)
+    unit = default_unit if given in ("", "l") else given
+    for whole, beginning, nanoseconds in _UNITS:
+        if unit == whole or unit.startswith(beginning):
+            return number * nanoseconds // _NS_IN_MS
+    raise ValueError(f"{text!r} has the unknown unit {given!r}; known are ms, s, m, h and d")
 
 
 def setting_of(key: str) -> Setting | None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("text", "unit", "milliseconds"),
     [("300", "s", 300_000), ("12h", "s", 43_200_000), ("5000", "ms", 5000), ("2m", "s", 120_000),
-     ("-1", "h", -3_600_000), ("7 days", "s", 604_800_000), ("100SEC", "ms", 100_000)],
+     ("-1", "h", -3_600_000), ("7 days", "s", 604_800_000), ("100SEC", "ms", 100_000),
+     ("30 seconds", "ms", 30_000), ("5minutes", "s", 300_000), ("300L", "s", 300_000), ("250000us", "s", 250),
+     ("24 hours", "s", 86_400_000), ("90msecs", "s", 90)],
 )  # fmt: skip
 def test_durations_are_read_as_hive_reads_them(text: str, unit: str, milliseconds: int) -> None:
     assert parse_duration(text, unit) == milliseconds
