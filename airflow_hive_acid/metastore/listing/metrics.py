@@ -15,7 +15,7 @@ from airflow_hive_acid.format.table_kinds import NO_AUTO_COMPACTION
 from airflow_hive_acid.metastore.compaction.model import DEFAULT_POOL, CompactionState, CompactionType
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import TxnType
-from airflow_hive_acid.metastore.schema.hive_catalog import DATABASE_PARAMS, DBS, TABLE_PARAMS, TBLS
+from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, DATABASE_PARAMS, DBS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -157,7 +157,7 @@ _database_says = func.lower(DATABASE_PARAMS.c.PARAM_VALUE)
 _DISABLED = (
     select(func.count())
     .select_from(COMPLETED_TXN_COMPONENTS)
-    .join(DBS, DBS.c.NAME == _ctc.CTC_DATABASE)
+    .join(DBS, and_(DBS.c.NAME == _ctc.CTC_DATABASE, DBS.c.CTLG_NAME == CATALOG))
     .join(TBLS, and_(TBLS.c.DB_ID == DBS.c.DB_ID, TBLS.c.TBL_NAME == _ctc.CTC_TABLE))
     .outerjoin(DATABASE_PARAMS, and_(DATABASE_PARAMS.c.DB_ID == DBS.c.DB_ID, _says(DATABASE_PARAMS)))
     .outerjoin(TABLE_PARAMS, and_(TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID, _says(TABLE_PARAMS)))

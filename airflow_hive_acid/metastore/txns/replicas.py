@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.database.backend import backend_of, lock_open_t
 from airflow_hive_acid.metastore.database.codes import AbortReason, Operation, TxnType
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import free_text
-from airflow_hive_acid.metastore.schema.hive_catalog import DATABASE_PARAMS, DBS
+from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, DATABASE_PARAMS, DBS
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     NEXT_WRITE_ID,
     REPL_TXN_MAP,
@@ -56,7 +56,7 @@ _IS_TARGET = select(_M.RTM_TARGET_TXN_ID).where(_M.RTM_TARGET_TXN_ID.in_(_IDS))
 _DATABASES_OF = (
     select(DBS.c.DB_ID)
     .join(TXN_TO_WRITE_ID, TXN_TO_WRITE_ID.c.T2W_DATABASE == DBS.c.NAME)
-    .where(TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS))
+    .where(DBS.c.CTLG_NAME == CATALOG, TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS))
     .distinct()
 )
 _INCOMPATIBLE = "repl.incompatible"

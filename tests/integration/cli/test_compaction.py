@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from sqlalchemy import insert
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
@@ -14,6 +15,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS, DBS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.settings import Settings, Source
 
@@ -138,6 +140,20 @@ def test_metrics_are_counted_in_the_metastore(call, client, write):
     alarms = [row["metric"] for row in call("compaction", "metrics", "--alarms")]
     assert alarms == ["num_writes_to_disabled_compaction_table", "compaction_failed_ratio"]
     client.catalog.alter_database("w", {"NO_AUTO_COMPACTION": "false"})
+    assert numbers(client)["num_writes_to_disabled_compaction_table"] == 0
+
+
+def test_what_another_catalog_says_of_its_tables_is_not_of_ours(client, write):
+    write("w.t", 3)
+    with client.database.transaction() as connection:
+        connection.execute(insert(CTLGS).values(CTLG_ID=9, NAME="other", LOCATION_URI="file:/o"))
+        connection.execute(insert(DBS).values(DB_ID=99, DB_LOCATION_URI="file:/o", NAME="w", CTLG_NAME="other"))
+        connection.execute(insert(TBLS).values(
+            TBL_ID=99, DB_ID=99, TBL_NAME="t", CREATE_TIME=0, LAST_ACCESS_TIME=0, RETENTION=0
+        ))  # fmt: skip
+        connection.execute(insert(TABLE_PARAMS).values(
+            TBL_ID=99, PARAM_KEY="no_auto_compaction", PARAM_VALUE="true"
+        ))  # fmt: skip
     assert numbers(client)["num_writes_to_disabled_compaction_table"] == 0
 
 

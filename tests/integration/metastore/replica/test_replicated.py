@@ -110,10 +110,14 @@ def test_a_copied_table_takes_over_the_sources_state(client: MetastoreClient, ro
 
 def test_a_replicated_txn_that_is_aborted_here_marks_its_databases(client: MetastoreClient, rows: Any) -> None:
     rows.insert("DBS", DB_ID=1, DB_LOCATION_URI="file:/w", NAME="db", CTLG_NAME="hive")
+    # Txns name no catalog; they are those of Hive's own.
+    rows.insert("CTLGS", CTLG_ID=9, NAME="other", LOCATION_URI="file:/o")
+    rows.insert("DBS", DB_ID=2, DB_LOCATION_URI="file:/o", NAME="db", CTLG_NAME="other")
     replica = client.replica("p")
     one, two = replica.open_txns([70, 71])
     replica.allocate_write_ids("db.t", [(70, 1), (71, 2)])
     client.abort_txn(one)
+    assert rows.count("DATABASE_PARAMS", DB_ID=1) == 1
     assert rows.select("DATABASE_PARAMS", "PARAM_KEY", "PARAM_VALUE") == [("repl.incompatible", "true")]
     client.abort_txns([two])
     assert rows.count("DATABASE_PARAMS") == 1
