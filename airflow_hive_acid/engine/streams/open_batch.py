@@ -53,6 +53,7 @@ from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 from airflow_hive_acid.maintenance.warehouse.places import require_target
 from airflow_hive_acid.metastore.catalog import find_partitions
 from airflow_hive_acid.metastore.database import LockType
+from airflow_hive_acid.metastore.leases import commit_hooks
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.protocol import (
     BatchHeartbeat,
@@ -136,6 +137,7 @@ class OpenBatch:
         self._context, self._table, self.columns, self._static = context, table, columns, static
         self._key = table_name(table.qualified_name)
         self._lock, self._session, self._txns, self._heartbeat = lock, session, txns, heartbeat
+        self._lease = context.client.leases.current
         self._id = str(uuid.uuid4())
         self._free = list(txns.txns)
         self._published = PublishedBatch()
@@ -186,8 +188,9 @@ class OpenBatch:
             client, write_id = self._context.client, self._txns.write_ids[txn_id]
             record_component(client, txn_id, self._key, partitioned=self._table.is_partitioned, lock=self._lock)
             manifest = self._write(txn_id, write_id, text) if rows else Manifest(str(self._key), "", ())
+            hooks = commit_hooks(self._lease, self._hooks(txn_id, write_id, manifest, claims))  # R8
             with self._heartbeat.turn:
-                client.commit_txn(txn_id, hooks=self._hooks(txn_id, write_id, manifest, claims))
+                client.commit_txn(txn_id, hooks=hooks)
                 self._heartbeat.ended(txn_id)
         except BaseException as failure:
             self._failed(txn_id, failure)

@@ -11,6 +11,7 @@ from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.leases.grants import utc
+    from airflow_hive_acid.metastore.leases.holders import commit_hooks
     from airflow_hive_acid.metastore.leases.keeper import KeptLease, kept
     from airflow_hive_acid.metastore.leases.manager import Leases
     from airflow_hive_acid.metastore.leases.model import HiveLease, Lease, LeaseObject, LeaseType, conflicts, new_secret
@@ -28,6 +29,7 @@ else:
             "LeaseType": "model",
             "Leases": "manager",
             "WaitingGrab": "queue",
+            "commit_hooks": "holders",
             "conflicts": "model",
             "kept": "keeper",
             "new_secret": "model",
@@ -44,6 +46,7 @@ __all__ = [
     "LeaseType",
     "Leases",
     "WaitingGrab",
+    "commit_hooks",
     "conflicts",
     "kept",
     "new_secret",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airflow_hive_acid.cli.commands.lease import lease_of_environment
 from airflow_hive_acid.cli.commands.statements.sql import reporter
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.progress import progress
@@ -53,10 +54,13 @@ def ingest(
     each line is applied once, however often this is killed and started again.
     """
     session: CliSession = context.obj
+    leases = session.client().leases
+    lease = lease_of_environment(leases)
     with (
         _opened(file) as source,
         progress(reporter(quiet, verbose), not quiet) as listener,
         session.engine(listener) as engine,
+        leases.under(lease),
         engine.batch(
             table, partition=parse_pairs("--partition", partition or []), transactions=transactions, stream=stream
         ) as batch,

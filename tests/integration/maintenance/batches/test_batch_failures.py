@@ -16,6 +16,7 @@ from airflow_hive_acid.errors import (
     CommitStateUnknownError,
     HiveAcidError,
     JobFailedError,
+    LeaseEndedError,
     PublishError,
     TxnAbortedError,
 )
@@ -125,6 +126,32 @@ def test_a_batch_whose_lock_was_taken_away_commits_nothing(client: MetastoreClie
     batch.commit()
     batch.close()
     assert read(client, "w.t") == [1, 3]
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.rule("R8")
+def test_a_batch_under_a_lease_commits_only_while_it_is_held(client: MetastoreClient, engine: Engine) -> None:
+    """
+    t1  A grabs x, begins a batch under it, and commits 1: its own lease is not in its way
+    t2             somebody drops the lease by force, and grabs x
+    t3  A commits 2: refused, and so is another batch under that lease
+    """
+    lease = client.leases.grab_lease("w.t", 600)
+    with client.leases.under(lease):
+        batch = engine.batch("w.t", transactions=3)
+        batch.write(records(1))
+        batch.commit()
+        client.leases.force_drop_lease("w.t", "somebody", "a test")
+        batch.write(records(2))
+        with pytest.raises(LeaseEndedError):
+            batch.commit()
+        assert "o" not in states(client)  # nothing of it stands in the way of the next holder
+        batch.write(records(3))
+        with pytest.raises(LeaseEndedError):
+            batch.commit()
+        batch.close()
+    assert read(client, "w.t") == [1]
+    assert client.show_locks() == []
 
 
 @pytest.mark.rule("R4")

@@ -13,7 +13,7 @@ import typer.testing
 
 from airflow_hive_acid.cli.commands.statements.ingest import ingest
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError, LeaseEndedError
 from tests.integration.maintenance.batch_model import ModelSpark, read
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def engine(client: MetastoreClient, warehouse: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def run(engine: Engine) -> Run:
+def run(client: MetastoreClient, engine: Engine) -> Run:
     app = typer.Typer()
     app.command()(ingest)
 
@@ -45,7 +45,7 @@ def run(engine: Engine) -> Run:
 
     def run(file: Path, *more: str) -> typer.testing.Result:
         arguments = ["w.t", str(file), "--every", "2", "--stream", "tills", "--quiet", *more]
-        return typer.testing.CliRunner().invoke(app, arguments, obj=SimpleNamespace(engine=lent))
+        return typer.testing.CliRunner().invoke(app, arguments, obj=SimpleNamespace(engine=lent, client=lambda: client))
 
     return run
 
@@ -69,6 +69,22 @@ def test_a_file_with_fewer_lines_than_were_committed_is_another_file(
     assert isinstance(result.exception, InvalidArgumentsError)
     assert "has 2 lines, and stream 'tills' has committed 4" in str(result.exception)
     assert read(client, "w.t") == [1, 2, 3, 4]
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.rule("R8")
+def test_records_are_written_under_the_lease_of_the_environment(
+    client: MetastoreClient, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``hive-acid lease run … -- hive-acid ingest …`` does not wait for the lease that it runs under."""
+    lease = client.leases.grab_lease("w.t", 600)
+    monkeypatch.setenv("HIVE_ACID_LEASE", lease.token)
+    result = run(lines(tmp_path / "sales.jsonl", 1, 2, 3))
+    assert result.exit_code == 0, result.exception
+    assert read(client, "w.t") == [1, 2, 3]
+    client.leases.drop_lease(lease)
+    assert isinstance(run(lines(tmp_path / "sales.jsonl", 1, 2, 3, 4)).exception, LeaseEndedError)
+    assert read(client, "w.t") == [1, 2, 3]
 
 
 @pytest.mark.parametrize("position", [7, {"offset": 3}, {"line": "3"}, {"line": -1}, {"line": True}, [1]])
