@@ -336,11 +336,12 @@ def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, l
     filesystem.delete(staging, inside=location)
 
 
-def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[Manifest]) -> None:
+def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[Manifest]) -> dict[str, int]:
     """Compare the directories of a write id with the manifests of the jobs that count (R5).
 
     Looks where a job of this txn has published; that is where another attempt of one of them would have.
 
+    :return: bases of later write ids that lie there, by URI: committed, they hide what is published.
     :raises PublishError: for a directory or file too many, missing, or of another size.
     """
     everything = [d for m in manifests for d in m.directories]
@@ -351,9 +352,12 @@ def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[
     places = {d.place for d in everything}
     if not target.partition_columns:
         places.add(target.place_of(""))
+    later: dict[str, int] = {}
     for place, entries in list_many(filesystem, sorted(places), recursive=False).items():
         for entry in entries or ():
             directory = parse_directory(entry.name)
+            if directory is not None and _is_later_base(directory, target):
+                later[f"{place}/{entry.name}"] = directory.max_write_id
             if directory is not None and target.owns(directory) and f"{place}/{entry.name}" not in expected:
                 raise PublishError(
                     f"{entry.path} belongs to write id {target.write_id} of {target.table} and to no job that counts: "
@@ -369,6 +373,13 @@ def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[
                 f"{len(expected[uri])} with {sum(expected[uri].values())} that were published; "
                 "the txn is not committed, run it again"
             )
+    return later
+
+
+def _is_later_base(directory: AcidDirectory, target: Target) -> bool:
+    """Whether a writer has left a base above what a target publishes; a compaction's ends below what is open."""
+    is_base = directory.kind is DirectoryKind.BASE and not directory.visibility_txn_id
+    return is_base and not target.visibility_txn_id and directory.max_write_id > target.write_id
 
 
 def new_partitions(target: Target, manifests: Iterable[Manifest]) -> dict[str, tuple[str, ...]]:

@@ -475,8 +475,9 @@ class StatementTransaction:
         for name, written in sorted(self._written.items()):
             table = written.table
             target = self._seen.target(table, tuple(written.statement_ids), ())
-            check_published(context.filesystem, target, written.manifests)
-            require_seen(connection, self.txn_id, name, self._txn.write_ids[name], written)
+            bases = check_published(context.filesystem, target, written.manifests)
+            gap = context.client.gap_timeout_ms
+            require_seen(connection, self.txn_id, name, self._txn.write_ids[name], written, bases, gap)
             made = {p: self._seen.partitions(table)[p] for p in written.made}
             new: list[str] = []
             if made:

@@ -57,7 +57,7 @@ def committing(monkeypatch, synced):
         for directory in (d for manifest in manifests for d in manifest.directories):
             wanted |= {local(directory.place), local(directory.uri), *local(directory.uri).iterdir()}
         seen.append((wanted, list(synced)))
-        check_published(filesystem, target, manifests)
+        return check_published(filesystem, target, manifests)
 
     def files(filesystem, manifests):
         manifests = list(manifests)
