@@ -25,6 +25,7 @@ from airflow_hive_acid.metastore.database.backend import Step
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.database import Repeat, chunks
 from airflow_hive_acid.metastore.names.objects import TableName, info, table_name
+from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, DBS, PARTITIONS, TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
     HIVE_ACID_JOB,
@@ -143,9 +144,16 @@ _COMMITTED_OF = _SELECT.where(
     _J.HAJ_MANIFEST.is_not(None),
 ).order_by(_J.HAJ_STARTED, _J.HAJ_STATEMENT)
 _C = COMPLETED_TXN_COMPONENTS.c
+#: A rename notes its write id at the partition, as a Hive's does: from then on other files may lie under the name.
+_PARTITION_CHANGED_SINCE = exists().where(
+    DBS.c.NAME == _C.CTC_DATABASE, DBS.c.CTLG_NAME == CATALOG, TBLS.c.DB_ID == DBS.c.DB_ID,
+    TBLS.c.TBL_NAME == _C.CTC_TABLE, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID,
+    PARTITIONS.c.PART_NAME == _C.CTC_PARTITION, PARTITIONS.c.WRITE_ID > _C.CTC_WRITEID,
+)  # fmt: skip
 _WRITTEN_PARTS = select(_C.CTC_TXNID, _C.CTC_PARTITION).where(
-    _C.CTC_DATABASE == bindparam("db"), _C.CTC_TABLE == bindparam("tbl"), _C.CTC_TXNID.in_(_IDS)
-)
+    _C.CTC_DATABASE == bindparam("db"), _C.CTC_TABLE == bindparam("tbl"), _C.CTC_TXNID.in_(_IDS),
+    ~_PARTITION_CHANGED_SINCE,
+)  # fmt: skip
 _UNFENCED_TABLES = select(_J.HAJ_DATABASE, _J.HAJ_TABLE).where(_J.HAJ_STATE.in_(("r", "p")), ~_TXN_COMMITTED).distinct()
 _RENAME = (
     update(HIVE_ACID_JOB)
@@ -407,7 +415,7 @@ class Jobs:
         """Which of these txns wrote to a table, with the partitions: as long as these are there and not compacted away.
 
         :return: txn and partition name, empty without partitions. What was dropped has none, nor has what is made anew
-            under its name.
+            under its name, nor what may have been another partition then: one that was altered since.
         """
         name = table_name(table)
 
