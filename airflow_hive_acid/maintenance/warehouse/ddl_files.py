@@ -14,8 +14,10 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, JobsAliveError
+from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, JobsAliveError
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import METADATA_FILE, base_name, staging_name
 from airflow_hive_acid.maintenance.warehouse.conversion import name_originals
 from airflow_hive_acid.maintenance.warehouse.ddl_work import (
@@ -30,10 +32,11 @@ from airflow_hive_acid.maintenance.warehouse.ddl_work import (
     parent_of,
     rights_needed,
 )
+from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.fences import fence
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_target
 from airflow_hive_acid.metastore.names import TableName, table_name
-from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
+from airflow_hive_acid.metastore.txns import DDL_KIND, JobState, take_snapshot
 from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
@@ -274,3 +277,27 @@ class WarehouseFiles:
         for directory, target in zip(staged, manifest["directories"], strict=True):
             self._filesystem.rename_directory(directory, target)
         self._filesystem.delete(staging, inside=table.location)
+
+    def leave(self, table: Table, place: str) -> None:
+        """Remove what aborted txns have written into a directory that a partition leaves.
+
+        It may come back to it, when the Cleaner has looked for that in the other directory and forgotten them (R4).
+
+        :raises InvalidArgumentsError: when it lies among rows of others, in the delta of a transaction batch.
+        """
+        if not self._filesystem.exists(place):
+            return
+        key, gap = table_name(table.qualified_name), self._client.gap_timeout_ms
+        listing = self._filesystem.list_files(place, True, descend=enter)
+        seen = self._client.database.read(lambda connection: take_snapshot(connection, [key], 0, gap))
+        write_ids = seen.write_ids[key]
+        state = acid_state(entries(listing), write_ids, seen.valid_txns)
+        for found in state.deltas:
+            low, high = found.directory.min_write_id, found.directory.max_write_id
+            if not found.compacted and write_ids.aborted_ids.count_between(low, high):
+                raise InvalidArgumentsError(
+                    f"{paths.join(place, found.name)} holds rows of aborted transactions among others, which would be "
+                    "seen when the partition came back there; COMPACT 'major' the partition first. Nothing was changed"
+                )
+        for found in state.aborted:
+            self._filesystem.delete(paths.join(place, found.name), inside=place)

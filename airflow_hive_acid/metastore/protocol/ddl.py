@@ -63,6 +63,13 @@ class DdlFiles(Protocol):
         """Put a base of this write id without rows into partitions that are dropped, so that one which is added again
         before the Cleaner comes starts empty."""
 
+    def leave(self, table: Table, place: str) -> None:
+        """Remove what aborted txns have written into a directory that a partition leaves: whoever looks for it later
+        looks in another one, and forgets them (R4).
+
+        :raises InvalidArgumentsError: when it lies among rows of others.
+        """
+
 
 class DdlTransaction:
     """The txn of one DDL statement, with its locks granted.

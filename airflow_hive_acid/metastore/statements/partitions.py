@@ -116,7 +116,8 @@ class PartitionStatements:
         As in Hive, nothing is moved when the directory changes: what lies there are the partition's rows from then on,
         and what lay in the old one stays there and is nobody's.
 
-        :param files: fences what jobs of dead txns left running, before the directory of a partition changes.
+        :param files: fences what jobs of dead txns left running, and removes what they wrote, before the directory of a
+            partition changes.
         :raises InvalidArgumentsError: naming what cannot be, and the remedy; nothing was changed.
         :raises JobsAliveError: when the directory is to change and a job may still write into the table.
         """
@@ -130,6 +131,9 @@ class PartitionStatements:
         with ddl_transaction(self._client, [partition_lock(key, planned.name, type)], agent_info=agent_info) as ddl:
             if files is not None and asked.location is not None:
                 files.fence(self._in_the_way(key, (planned.name,)))
+                left = self._catalog.get_partition(name, planned.name).location  # R3: under the lock
+                if table.is_transactional and left != place_of_partition(table, planned.name, asked.location):
+                    files.leave(table, left)
             write_id = ddl.allocate(key) if table.is_transactional else None
 
             def operation(connection: Connection) -> Partition:
