@@ -44,7 +44,8 @@ final class Ranges {
     List<Extent> deletes = look(bucket.deletes(), 0);
     List<Key> cuts = cuts(bucket.tasks());
     if (!canSeek || cuts.isEmpty()) {
-      return List.of(bucket);
+      // A list that Kryo can fill.
+      return new ArrayList<>(List.of(bucket));
     }
     List<List<CompactionFile>> ofFiles = cut(files, cuts);
     List<List<CompactionFile>> ofDeletes = cut(deletes, cuts);

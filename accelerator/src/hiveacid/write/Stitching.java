@@ -1,5 +1,7 @@
 package hiveacid.write;
 
+import com.esotericsoftware.kryo.DefaultSerializer;
+import com.esotericsoftware.kryo.serializers.JavaSerializer;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -27,6 +29,7 @@ public final class Stitching implements Serializable {
   private final Layout layout;
 
   /** Files of a bucket, in the order of their rows. */
+  @DefaultSerializer(JavaSerializer.class)
   private record Ranges(ArrayList<Written.Part> parts, String upload) implements Serializable {}
 
   private Stitching(Layout layout) {

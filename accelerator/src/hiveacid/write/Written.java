@@ -1,5 +1,7 @@
 package hiveacid.write;
 
+import com.esotericsoftware.kryo.DefaultSerializer;
+import com.esotericsoftware.kryo.serializers.JavaSerializer;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import hiveacid.versions.Sessions;
@@ -17,7 +19,11 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.roaringbitmap.longlong.Roaring64Bitmap;
 
-/** What the committed tasks of a write wrote, kept on the driver until it is asked for. */
+/**
+ * What the committed tasks of a write wrote, kept on the driver until it is asked for.
+ *
+ * <p>Where Spark serialises with Kryo, records go through Java all the same: Kryo does not know how to fill one.
+ */
 public final class Written {
   private static final Map<String, List<Part>> FINISHED = new ConcurrentHashMap<>();
   private static final Map<String, Roaring64Bitmap> MATCHED = new ConcurrentHashMap<>();
@@ -32,6 +38,7 @@ public final class Written {
    * @param first key of its rows, {@code last} the last one
    * @param upload id of the upload that publishing ends, empty for a file of staging
    */
+  @DefaultSerializer(JavaSerializer.class)
   public record Part(
       String file, int bucket, int operation, long rows, long size, String[] keys, Key first, Key last, String upload)
       implements java.io.Serializable {}
@@ -41,7 +48,12 @@ public final class Written {
    *
    * @param matched numbers of the source rows that its rows matched, or null
    */
+  @DefaultSerializer(JavaSerializer.class)
   record OfTask(List<Part> parts, Roaring64Bitmap matched) implements WriterCommitMessage {}
+
+  /** Numbers of source rows, for executors. */
+  @DefaultSerializer(JavaSerializer.class)
+  private record Numbers(Roaring64Bitmap bitmap) implements java.io.Serializable {}
 
   static void finished(String id, WriterCommitMessage[] messages) {
     List<Part> parts = new ArrayList<>();
@@ -76,8 +88,9 @@ public final class Written {
     if (numbers == null || numbers.isEmpty()) {
       return rows;
     }
-    Broadcast<Roaring64Bitmap> sent = JavaSparkContext.fromSparkContext(Sessions.active().sparkContext()).broadcast(numbers);
-    UDF1<Long, Boolean> isNew = number -> !sent.value().contains(number);
+    Broadcast<Numbers> sent =
+        JavaSparkContext.fromSparkContext(Sessions.active().sparkContext()).broadcast(new Numbers(numbers));
+    UDF1<Long, Boolean> isNew = number -> !sent.value().bitmap().contains(number);
     return rows.filter(functions.udf(isNew, DataTypes.BooleanType).apply(rows.col(column)));
   }
 
