@@ -27,7 +27,7 @@ from airflow_hive_acid.spark.read.scan import PartitionValues, scan_events, unio
 from airflow_hive_acid.spark.versions import READS_INSTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -219,9 +219,14 @@ def without_deleted(
     values = {schema.BUCKET: in_place.packed_bucket(table)} if packed else {}
     named = [f"{values.get(k, k)} as {_DELETED}{k}" for k in keys]
     found = delete_events(spark, table, deletes).selectExpr(*named)
-    if sum(f.size for f in deletes) <= BROADCAST_DELETES_BYTES:
+    if are_sent_to_all_tasks(deletes):
         found = F.broadcast(found)
     return events.join(found, F.expr(" and ".join(f"{k} = {_DELETED}{k}" for k in keys)), "left_anti")
+
+
+def are_sent_to_all_tasks(deletes: Iterable[EventFile]) -> bool:
+    """Whether the deletes go to where the rows are; else both are exchanged, and rows change their tasks and order."""
+    return sum(f.size for f in deletes) <= BROADCAST_DELETES_BYTES
 
 
 def delete_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:

@@ -24,6 +24,7 @@ from airflow_hive_acid.spark.hadoop import HadoopFilesystem, in_threads
 from airflow_hive_acid.spark.read import originals
 from airflow_hive_acid.spark.read.open_tables import only_seen
 from airflow_hive_acid.spark.read.reader import (
+    are_sent_to_all_tasks,
     delete_events,
     insert_events,
     live_events,
@@ -194,7 +195,10 @@ class _Compaction:
             return self._merged(sink, name, label, files)
         mixed = {f.bucket for f in loaded} | {bucket for _, bucket in self._table.mixed}
         per_bucket = Counter([f.bucket for f in files] + [f.bucket for f in loaded])
-        alone = [f for f in files if per_bucket[f.bucket] == 1 and f.bucket not in mixed]
+        # Rows that are exchanged, because of many deletes, have to be gathered again.
+        stay = label != "base" or are_sent_to_all_tasks(self._table.files.deletes)
+        moved = frozenset() if stay else frozenset(self._table.files.filtered)
+        alone = [f for f in files if per_bucket[f.bucket] == 1 and f.bucket not in mixed and f not in moved]
         several = [f for f in files if f not in set(alone)]
         written: list[WrittenDirectory] = []
         if alone:

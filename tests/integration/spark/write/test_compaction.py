@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from airflow_hive_acid.errors import InvalidArgumentsError, SnapshotTooOldError
 from airflow_hive_acid.format.buckets import decode_bucket
 from airflow_hive_acid.format.jobs import Compact, JobSpec
+from airflow_hive_acid.spark.accelerator import SESSION_KEY
 from airflow_hive_acid.spark.jobs.run import run_step
 from airflow_hive_acid.spark.read.reader import read_snapshot
 from airflow_hive_acid.spark.read.select import json_lines
@@ -53,6 +55,25 @@ def test_major_keeps_rows_and_row_ids(busy_table: Any, spark: SparkSession) -> N
         assert [tuple(r)[1:4] for r in rows] == sorted(tuple(r)[1:4] for r in rows)
         assert {decode_bucket(r["bucket"]).bucket for r in rows} == {int(file.name[-5:])}
         assert all(r["operation"] == 0 and r["currentTransaction"] == r["originalTransaction"] for r in rows)
+
+
+@pytest.mark.parametrize("way", ["auto", "off"])
+def test_a_major_compaction_applies_more_deletes_than_are_sent_to_all_tasks(
+    acid_table: Callable, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Rows and deletes are exchanged then, so that a bucket of one file has several tasks, and is to be gathered."""
+    monkeypatch.setattr("airflow_hive_acid.spark.read.reader.BROADCAST_DELETES_BYTES", 0)
+    table = acid_table("id int, v string")
+    # As of deletes that are too many for Spark to join them in one task.
+    many = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.enabled": "false"}
+    table.run = functools.partial(table.run, **{SESSION_KEY: way, "spark.sql.shuffle.partitions": "3", **many})
+    table.insert("select cast(id as int), 'a' from range(0, 300, 1, 1)")
+    table.delete("id % 3 = 0")
+    before = table.ids()
+    (directory,) = table.compact("major").directories
+    assert [(file.name, file.rows) for file in directory.files] == [("bucket_00000", 200)]
+    remove_others(table, directory.name)
+    assert table.ids() == before
 
 
 @pytest.mark.rule("R18")
