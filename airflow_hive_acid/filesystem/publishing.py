@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from airflow_hive_acid.filesystem.protocol import Filesystem, WholeUpload
-    from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
+    from airflow_hive_acid.format.jobs import JobResult, Uploads, WrittenDirectory
 
 _DATA = "data"
 #: What lies beside it belongs to no directory.
@@ -164,10 +164,13 @@ class Manifest:
         return replace(self, directories=tuple(d for d in self.directories if d.uri not in uris))
 
 
-def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target: Target) -> Manifest:
+def read_staging(
+    filesystem: Filesystem, staging: str, result: JobResult, target: Target, told: Uploads | None = None
+) -> Manifest:
     """Compare what lies in staging with what the job reported.
 
     :param staging: URI of ``<table>/_tmp_<job id>``.
+    :param told: where the job was told to upload files to; None: where the names of partitions say.
     :return: the manifest of what is to be published.
     :raises PublishError: for a file too many, too few or of another size, and for a directory that is not the step's.
     """
@@ -180,7 +183,7 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
         files = listed.pop(prefix, {})
         place = target.place_of(written.partition)
         staged = {file.name: file.staged for file in written.files if file.staged in unnamed}
-        uploads = _uploads(filesystem, written, target, f"{place}/{written.name}")
+        uploads = _uploads(filesystem, written, target, told)
         if staged or uploads:
             sizes = {name: whole.size for name, whole in uploads.items()}
             files = {**files, **{name: unnamed[where] for name, where in staged.items()}, **sizes}
@@ -201,17 +204,19 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
     return Manifest(target.table, result.job_id, tuple(directories))
 
 
-def _uploads(filesystem: Filesystem, written: WrittenDirectory, target: Target, uri: str) -> dict[str, WholeUpload]:
-    """The uploads that a directory's files are made of, as the store has them.
-
-    :param uri: of the directory, once it is published.
-    """
-    reported = {file.name: Upload(f"{uri}/{file.name}", file.upload) for file in written.files if file.upload}
+def _uploads(
+    filesystem: Filesystem, written: WrittenDirectory, target: Target, told: Uploads | None
+) -> dict[str, WholeUpload]:
+    """The uploads that a directory's files are made of, as the store has them."""
     place = target.place_of(written.partition)
-    if reported and place != target.place_by_name(written.partition):
+    uri = f"{place}/{written.name}"
+    reported = {file.name: Upload(f"{uri}/{file.name}", file.upload) for file in written.files if file.upload}
+    where = target.place_by_name(written.partition) if told is None else told.place_of(written.partition)
+    if reported and place != where:
+        moved = f"its files were uploaded to {where}" if where else "the job was not to upload its files"
         raise PublishError(
-            f"partition {written.partition} of {target.table} lies at {place}, and its files "
-            "were uploaded to where the name says; nothing was published, run the statement again"
+            f"partition {written.partition} of {target.table} lies at {place}, and {moved}; nothing was published, "
+            "run the statement again"
         )
     return look_at_all(filesystem, reported, target.table)
 
@@ -271,7 +276,8 @@ def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: 
     if any(directory.uploads for directory in manifest.directories):
         # Of attempts of tasks that do not count.
         names = {directory.name for directory in manifest.directories}
-        abort_left(filesystem, location, lambda found: found.name in names)
+        places = {directory.place for directory in manifest.directories if directory.uploads}
+        abort_left(filesystem, location, lambda found: found.name in names, places)
     filesystem.delete(staging, inside=location)
 
 

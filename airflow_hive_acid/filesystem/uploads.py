@@ -75,18 +75,28 @@ def _gone(upload: Upload, table: str) -> str:
     )
 
 
-def abort_left(filesystem: Filesystem, location: str, belongs: Callable[[AcidDirectory], bool]) -> str | None:
-    """End uploads below a table's directory that nobody will put together: of attempts that do not count.
+def abort_left(
+    filesystem: Filesystem, location: str, belongs: Callable[[AcidDirectory], bool], places: Iterable[str] = ()
+) -> str | None:
+    """End uploads of a table that nobody will put together: of attempts that do not count.
 
+    :param location: URI of the table directory.
     :param belongs: whether the directory of a file is one of theirs.
+    :param places: directories of partitions; those that lie outside of the table's are looked at as well.
     :return: why not all were found or ended, None if they were.
     """
     try:
         store = filesystem.uploads(location)
         if store is None:
             return None
-        left = [one for one in store.below(location) if _is_in(one, location, belongs)]
-        in_threads(store.abort, left, "uploads")
+        # Nothing is uploaded to another bucket (maintenance/warehouse/uploads.py).
+        near = {place.rstrip("/") for place in places if paths.is_same_store(location, place)}
+        outside = sorted(place for place in near if paths.relative_to(location, place) is None)
+        left = [one for one in store.below(location) if paths.is_inside(location, one.uri)]
+        for found in in_threads(lambda place: _directly_in(filesystem, place), outside, "uploads"):
+            left += found
+        left = [one for one in left if _is_in(one, belongs)]
+        in_threads(lambda one: uploads_of(filesystem, one.uri, location).abort(one), left, "uploads")
     except (HiveAcidError, OSError) as error:
         # They are seen by nobody, and cost money until they are ended: docs/how-to/running/storage.md.
         log.warning("uploads below %s may be left, and cost money until a rule of the bucket ends them: %s",
@@ -111,6 +121,13 @@ def abort_named(filesystem: Filesystem, manifest: Mapping[str, Any]) -> None:
     in_threads(lambda one: uploads_of(filesystem, one.uri, manifest["table"]).abort(one), named, "uploads")
 
 
-def _is_in(upload: Upload, location: str, belongs: Callable[[AcidDirectory], bool]) -> bool:
+def _directly_in(filesystem: Filesystem, place: str) -> list[Upload]:
+    """Uploads of files in the directories of a partition; what lies deeper may be another table's with the same ids."""
+    store = filesystem.uploads(place)
+    below = [] if store is None else store.below(place)
+    return [one for one in below if one.uri.rsplit("/", 2)[0] == place]
+
+
+def _is_in(upload: Upload, belongs: Callable[[AcidDirectory], bool]) -> bool:
     directory = parse_directory(upload.uri.rsplit("/", 2)[-2])
-    return directory is not None and belongs(directory) and paths.is_inside(location, upload.uri)
+    return directory is not None and belongs(directory)

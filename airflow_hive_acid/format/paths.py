@@ -99,6 +99,15 @@ def relative_to(root: str, path: str) -> str | None:
     return "/".join(below.segments[depth:])
 
 
+def is_same_store(one: str, other: str) -> bool:
+    """Whether two places have one scheme and host, bucket or container; never true for what may be two places."""
+    try:
+        first, second = parse_location(one), parse_location(other)
+    except UnsafePathError:
+        return False
+    return (first.scheme, first.authority) == (second.scheme, second.authority)
+
+
 _SAME_SCHEMES = (("s3a", "s3", "s3n"), ("abfss", "abfs"), ("wasbs", "wasb"))
 """Schemes by which one store is called; what lies there is the same."""
 _DEFAULT_PORTS = {"hdfs": "8020"}

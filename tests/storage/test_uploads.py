@@ -18,6 +18,7 @@ from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.maintenance import run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse import fences
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_KEY_VALS, PARTITIONS
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 
 from .conftest import clean, uploads
@@ -60,7 +61,7 @@ def test_changed_rows_and_compactions_are_uploaded_under_their_names(
     conf: dict[str, str],
     faults: Faults,
 ) -> None:
-    """Also where several tasks share a bucket; of a partition that lies elsewhere they are copied."""
+    """Also where several tasks share a bucket, and in a partition that lies elsewhere."""
     sizes = {"spark.hive.acid.range.bytes": "200k", "spark.hadoop.fs.s3a.multipart.size": "5M"}
     engine = start_engine(warehouse, {**conf, **sizes})
     engine.run(
@@ -83,27 +84,25 @@ def test_changed_rows_and_compactions_are_uploaded_under_their_names(
             f"FROM range(0, {MINE + 10}, 1, 1)"
         )
     ) == {
-        "COPY": [f"{far}/delta_0000002_0000002_0000/bucket_00000"],
-        "COMPLETE": [f"{near}/delta_0000002_0000002_0000/bucket_00000"],
+        "COPY": [],
+        "COMPLETE": [f"{place}/delta_0000002_0000002_0000/bucket_00000" for place in (far, near)],
     }
     file = f"{near}/delta_0000002_0000002_0000/bucket_00000"
     asked = [one.kind for one in faults.after if one.name.endswith(file)]
     assert asked == ["START", "PUT", "PUT", "GET", "COMPLETE"]
-    for statement in ("UPDATE w.t SET b = 'x'", f"ALTER TABLE w.t PARTITION (p = {NEAR}) COMPACT 'minor'"):
+    compacting = [f"ALTER TABLE w.t PARTITION (p = {NEAR}) COMPACT '{kind}'" for kind in ("minor", "rebalance")]
+    for statement in ("UPDATE w.t SET b = 'x'", *compacting):
         (explained,) = engine.run(f"EXPLAIN {statement}")
         assert explained.rows is not None
         *_, head, line = [row[0] for row in explained.rows.rows]
         assert head == "NAMES OF FILES:"
         assert line.startswith("  files of w.t are uploaded under their names (hive.acid.spark.s3.uploads is parts; ")
-    (explained,) = engine.run(f"EXPLAIN ALTER TABLE w.t PARTITION (p = {NEAR}) COMPACT 'rebalance'")
-    assert "files of w.t are copied (Spark's own writer" in str(explained.rows)
     # Two tasks share the bucket: what each changes are files of its own, what they delete is made one file.
     assert changing(lambda: engine.run("UPDATE w.t SET b = 'changed' WHERE a % 2 = 0")) == {
-        "COPY": [
+        "COPY": [],
+        "COMPLETE": [
             f"{far}/delete_delta_0000003_0000003_0000/bucket_00000",
             f"{far}/delta_0000003_0000003_0001/bucket_00000",
-        ],
-        "COMPLETE": [
             f"{near}/delete_delta_0000003_0000003_0000/bucket_00000",
             f"{near}/delta_0000003_0000003_0001/bucket_00000",
             f"{near}/delta_0000003_0000003_0001/bucket_00001",
@@ -141,8 +140,78 @@ def test_changed_rows_and_compactions_are_uploaded_under_their_names(
         assert [outcome.kind for outcome in clean(client, files)] == [Kind.CLEANED]
     engine.run("ALTER TABLE w.t PARTITION (p = 'far') COMPACT 'major'")
     outcome = _compacted(changing, engine)
-    assert outcome == {"COPY": [f"{far}/base_0000004_v{{txn}}/bucket_00000"], "COMPLETE": []}
+    assert outcome == {"COPY": [], "COMPLETE": [f"{far}/base_0000004_v{{txn}}/bucket_00000"]}
     assert engine.query(rows).rows == expected
+    engine.run(f"ALTER TABLE w.t PARTITION (p = {NEAR}) COMPACT 'rebalance' CLUSTERED INTO 2 BUCKETS")
+    outcome = _compacted(changing, engine)
+    assert outcome == {"COPY": [], "COMPLETE": [f"{near}/base_0000004_v{{txn}}/bucket_0000{i}" for i in (0, 1)]}
+    assert engine.query(rows).rows == expected
+
+
+@pytest.mark.rule("R5")
+def test_rows_that_move_are_uploaded_to_where_their_partitions_lie(
+    start_engine: Callable[..., Engine], client: MetastoreClient, warehouse: str, conf: dict[str, str], faults: Faults
+) -> None:
+    """Also into a partition that the statement does not read and that lies elsewhere, and one that a Hive spelled."""
+    engine = start_engine(warehouse, conf)
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.t (a INT, b STRING) PARTITIONED BY (p INT) STORED AS ORC "
+        f"TBLPROPERTIES ('transactional'='true'); ALTER TABLE w.t ADD PARTITION (p = 9) LOCATION '{warehouse}/far'; "
+        "INSERT INTO w.t VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 1), (4, 'd', 4)"
+    )
+    # As a Hive may have named it, and has spelled its value.
+    with client.database.transaction() as connection:
+        part = sa.select(PARTITIONS.c.PART_ID).where(PARTITIONS.c.PART_NAME == "p=4").scalar_subquery()
+        values = sa.update(PARTITION_KEY_VALS).where(PARTITION_KEY_VALS.c.PART_ID == part)
+        connection.execute(values.values(PART_KEY_VAL="04"))
+        connection.execute(sa.update(PARTITIONS).where(PARTITIONS.c.PART_NAME == "p=4").values(PART_NAME="p=04"))
+    statement = "UPDATE w.t SET p = CASE a WHEN 1 THEN 9 WHEN 2 THEN 4 ELSE 7 END, b = upper(b) WHERE p < 5 AND a < 4"
+    with faults.of():
+        engine.run(statement)
+    # The second of the partitions that are read is the second task's, whose new rows are its bucket.
+    deleted, new = "delete_delta_0000003_0000003_0000/bucket_00000", "delta_0000003_0000003_0001/bucket_00001"
+    places = [f"w.db/t/p=1/{deleted}", f"w.db/t/p=4/{new}", f"w.db/t/p=7/{new}", f"far/{new}"]
+    assert (given(faults), uploads()) == ({"COPY": [], "COMPLETE": sorted(places)}, [])
+    rows = [[1, "A", 9], [2, "B", 4], [3, "C", 7], [4, "d", 4]]
+    assert sorted(engine.query("SELECT a, b, p FROM w.t").rows) == rows
+    with faults.of():
+        engine.run(
+            "MERGE INTO w.t USING (SELECT 1 AS i UNION ALL SELECT 3 UNION ALL SELECT 5) s ON t.a = s.i "
+            "WHEN MATCHED AND i = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET p = 7 "
+            "WHEN NOT MATCHED THEN INSERT VALUES (i, 'new', 7)"
+        )
+    named = given(faults)
+    assert (named["COPY"], uploads()) == ([], [])
+    assert sorted({name.partition("/bucket")[0] for name in named["COMPLETE"]}) == [
+        "far/delete_delta_0000004_0000004_0000",
+        "w.db/t/p=7/delete_delta_0000004_0000004_0000",
+        "w.db/t/p=7/delta_0000004_0000004_0001",
+    ]
+    rows = [[1, "A", 7], [2, "B", 4], [4, "d", 4], [5, "new", 7]]
+    assert sorted(engine.query("SELECT a, b, p FROM w.t").rows) == rows
+
+
+def test_what_a_table_held_before_its_transactions_is_compacted_into_uploads(
+    start_engine: Callable[..., Engine], warehouse: str, conf: dict[str, str], faults: Faults
+) -> None:
+    engine = start_engine(warehouse, conf)
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.t (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='false'); "
+        "INSERT INTO w.t SELECT id FROM range(0, 10, 1, 2); "
+        "ALTER TABLE w.t SET TBLPROPERTIES ('transactional'='true', 'EXTERNAL'='FALSE'); "
+        "DELETE FROM w.t WHERE a < 2; INSERT INTO w.t VALUES (10)"
+    )
+    engine.run("ALTER TABLE w.t COMPACT 'major'")
+    outcome = _compacted(lambda change: _given_by(faults, change), engine)
+    assert (outcome["COPY"], uploads()) == ([], [])
+    assert [name.rpartition("/")[2] for name in outcome["COMPLETE"]] == ["bucket_00000"]
+    assert sorted(engine.query("SELECT a FROM w.t").rows) == [[a] for a in range(2, 11)]
+
+
+def _given_by(faults: Faults, change: Callable[[], object]) -> dict[str, list[str]]:
+    with faults.of():
+        change()
+    return given(faults)
 
 
 def test_overwrites_are_uploaded_unless_their_txn_has_made_a_base_there(

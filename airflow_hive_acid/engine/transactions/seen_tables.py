@@ -8,9 +8,9 @@ from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Target, new_partitions
 from airflow_hive_acid.filesystem.s3_uploads import SETTING
-from airflow_hive_acid.format.jobs import PartitionRef
+from airflow_hive_acid.format.jobs import Delete, PartitionRef, Update
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
-from airflow_hive_acid.maintenance.warehouse.uploads import names_elsewhere, uploads_of_job
+from airflow_hive_acid.maintenance.warehouse.uploads import places_elsewhere, uploads_of_job
 from airflow_hive_acid.metastore.names import is_char
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.tables.viewpoints import Looks
     from airflow_hive_acid.engine.transactions.written_tables import Written
     from airflow_hive_acid.filesystem.publishing import Manifest
-    from airflow_hive_acid.format.jobs import TableSnapshot, Uploads
+    from airflow_hive_acid.format.jobs import Step, TableSnapshot, Uploads
     from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.plans import TableRead
@@ -111,20 +111,22 @@ class SeenTables:
             plain=not table.is_transactional,
         )
 
-    def uploads(self, table: Table, kind: str, only: str | None, changed: Iterable[PartitionRef]) -> Uploads | None:
+    def uploads(
+        self, table: Table, kind: str, step: Step, only: str | None, changed: Iterable[PartitionRef]
+    ) -> Uploads | None:
         """What a job may upload under final names, None for nothing (decision 74).
 
-        :param kind: of the statement.
+        :param kind: of the statement, and what the job does for it.
         :param only: name of the partition that it writes, None when there may be others.
         :param changed: partitions whose rows it changes; new rows may get into others.
         """
         context = self._context
 
-        def find_elsewhere(most: int) -> list[str]:
-            if kind in ("update", "delete"):
-                return names_elsewhere(table, changed)
+        def find_elsewhere(most: int) -> dict[str, str]:
+            if isinstance(step, Update | Delete) and not _moves_rows(table, step):
+                return places_elsewhere(table, changed)
             if not table.is_partitioned or table.qualified_name in self._creations:
-                return []
+                return {}
             return context.client.catalog.partitions_elsewhere(table.qualified_name, most, only)
 
         return uploads_of_job(table, kind, context.settings.string(SETTING), find_elsewhere)
@@ -142,3 +144,9 @@ class SeenTables:
         own, mine = self._txn.write_ids.get(table.qualified_name), self._written.get(table.qualified_name)
         written, context = bool(mine and mine.manifests), self._context
         return with_expected(context.client, context.settings, table, snapshot, own, written=written)
+
+
+def _moves_rows(table: Table, step: Update | Delete) -> bool:
+    """Whether rows may get into partitions that the statement does not read."""
+    columns = {column.name for column in table.partition_columns}
+    return isinstance(step, Update) and any(one.column.lower() in columns for one in step.assignments)

@@ -325,7 +325,7 @@ class StatementTransaction:
             step = replace(step, overwrite=True, bucket_offset=offset)
         # Files that join a base of this txn, or take the place of one, are moved among others.
         moved = joins_base or (replaces_base and written.has_base(write))
-        uploads = None if moved else self._seen.uploads(table, plan.kind, write.only_partition, partitions)
+        uploads = None if moved else self._seen.uploads(table, plan.kind, step, write.only_partition, partitions)
         spec = JobSpec(job_id, step, views, plan.sources, staging, uploads=uploads)
         session = context.application.ready()
         self._progress.starting(self._txn, job_id)
@@ -337,7 +337,7 @@ class StatementTransaction:
         target = self._seen.target(table, (*written.statement_ids, *ids), {d.partition for d in result.directories})
         started = time.monotonic()
         filesystem = context.filesystem
-        manifest = read_staging(filesystem, staging, result, target)
+        manifest = read_staging(filesystem, staging, result, target, uploads)
         if replaces_base:
             manifest = written.replaced_by(manifest)
         context.client.jobs.record_manifest(job_id, manifest.to_document(), result.counts())

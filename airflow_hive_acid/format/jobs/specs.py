@@ -294,11 +294,17 @@ class Uploads:
     """A job may upload files under their final names, in parts; publishing ends the uploads (decision 74).
 
     :param location: URI of the table directory.
-    :param elsewhere: names of the partitions that do not lie where their names say; their files go to staging.
+    :param elsewhere: directories of the partitions that do not lie where their names say, by name; an empty one: the
+        partition's files go to staging.
     """
 
     location: str
-    elsewhere: tuple[str, ...] = ()
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+    def place_of(self, partition: str) -> str:
+        """Where the directories of a partition are made, of the table for an empty name; empty: in staging."""
+        home = self.location.rstrip("/")
+        return self.elsewhere.get(partition, f"{home}/{partition}" if partition else home).rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fe
 from airflow_hive_acid.filesystem.uploads import abort_left, abort_named
 from airflow_hive_acid.maintenance.warehouse.ddl_work import finish, give_up
 from airflow_hive_acid.maintenance.warehouse.places import absence_of
+from airflow_hive_acid.maintenance.warehouse.uploads import MOST_ELSEWHERE
 from airflow_hive_acid.metastore.txns import COMPACT_KIND, DDL_KIND, JobState, left_open
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _fence_by_record(
     is_marked = client.jobs.mark_fenced_unless_publishing(job.job_id, note)
     if job.write_id is not None or job.kind == COMPACT_KIND:
         # Of tasks that have died, or that the manifest does not name: nobody puts them together, but they cost money.
-        abort_left(filesystem, job.table_location, partial(_is_of, job))
+        abort_left(filesystem, job.table_location, partial(_is_of, job), _places_elsewhere(client, filesystem, job))
     if is_marked:
         return None
     application = job.application_id or "not known"
@@ -206,6 +207,17 @@ def _fence_by_record(
         return None
     minutes = COPIES_SETTLE_MS // 60_000
     return f"it was publishing; its staging is removed, and it counts as fenced {minutes} minutes after that"
+
+
+def _places_elsewhere(client: MetastoreClient, filesystem: Filesystem, job: Job) -> list[str]:
+    """Directories of the partitions of a job's table that do not lie where their names say, as far as jobs are told."""
+    if filesystem.uploads(job.table_location) is None:
+        return []
+    table = client.catalog.find_tables([job.table]).get(job.table)
+    # Write ids of another table, which has the name now, are others.
+    if table is None or not table.is_partitioned or table.location.rstrip("/") != job.table_location.rstrip("/"):
+        return []
+    return list(client.catalog.partitions_elsewhere(job.table, MOST_ELSEWHERE).values())
 
 
 def _is_of(job: Job, directory: AcidDirectory) -> bool:

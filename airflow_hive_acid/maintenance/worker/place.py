@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.filesystem.publishing import Target
 from airflow_hive_acid.filesystem.s3_uploads import SETTING
 from airflow_hive_acid.format.jobs import PartitionRef
-from airflow_hive_acid.maintenance.warehouse.uploads import names_elsewhere, uploads_of_job
+from airflow_hive_acid.maintenance.warehouse.uploads import places_elsewhere, uploads_of_job
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.acid_state import AcidState
@@ -61,7 +61,7 @@ class Place:
         :param kind: type of the compaction, in small letters.
         """
         return uploads_of_job(
-            self.table, kind, settings.string(SETTING), lambda _: names_elsewhere(self.table, [self.ref])
+            self.table, kind, settings.string(SETTING), lambda _: places_elsewhere(self.table, [self.ref])
         )
 
 

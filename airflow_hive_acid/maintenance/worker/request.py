@@ -333,7 +333,7 @@ class Work:
         if spec is None or spec.staging is None or self._txn is None:
             raise AssertionError("a compaction publishes what its job wrote")
         target = place.target(highest, self._txn.txn_id)
-        manifest = read_staging(self._filesystem, spec.staging, result, target)
+        manifest = read_staging(self._filesystem, spec.staging, result, target, spec.uploads)
         self._is_publishing = True
         self._client.jobs.record_manifest(spec.job_id, manifest.to_document())
         publish(self._filesystem, spec.staging, manifest, table.location)
@@ -432,8 +432,8 @@ class Work:
         absent = absence_of(self._client, self._filesystem, str(self._request.resource.table_name), location)
         fenced = fence_staging(self._filesystem, spec.staging, inside=location, note=note, absent=absent)
         if not fenced:
-            visibility = spec.step.visibility_txn_id
-            abort_left(self._filesystem, location, lambda found: found.visibility_txn_id == visibility)
+            visibility, places = spec.step.visibility_txn_id, [part.location for part in spec.step.target.partitions]
+            abort_left(self._filesystem, location, lambda found: found.visibility_txn_id == visibility, places)
         # Where a file does not fence, only a job that has answered is known to be over; and what publishing has asked
         # for the store may still do: such a job the reaper fences, which waits for that (R4).
         if fenced or (self._job_ended and not self._is_publishing):

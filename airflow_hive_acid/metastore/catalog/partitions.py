@@ -16,8 +16,8 @@ from airflow_hive_acid.metastore.catalog.rows.partitions import (
     add_partitions,
     delete_partitions,
     find_partitions,
-    names_elsewhere,
     names_there,
+    partitions_elsewhere,
     read_partition_properties,
     read_partitions,
 )
@@ -133,16 +133,17 @@ class CatalogPartitions:
 
         return self._database.read(operation)
 
-    def partitions_elsewhere(self, name: str, most: int, only: str | None = None) -> list[str]:
-        """Names of the partitions that do not lie where their names say.
+    def partitions_elsewhere(self, name: str, most: int, only: str | None = None) -> dict[str, str]:
+        """The partitions that do not lie where their names say.
 
         :param most: of them at most so many.
         :param only: ask for the partition of this name alone.
+        :return: URIs of their directories, by name.
         """
         key = table_name(name)
 
-        def operation(connection: Connection) -> list[str]:
-            return names_elsewhere(connection, require_tables(connection, [key])[0], most, only)
+        def operation(connection: Connection) -> dict[str, str]:
+            return partitions_elsewhere(connection, require_tables(connection, [key])[0], most, only)
 
         return self._database.read(operation)
 

@@ -26,6 +26,7 @@ from airflow_hive_acid.format.jobs import (
     Program,
     Select,
     Update,
+    Uploads,
 )
 from airflow_hive_acid.python_versions import assert_never
 from airflow_hive_acid.spark.accelerator import accelerator
@@ -171,9 +172,11 @@ def _answer(spark: SparkSession, spec: JobSpec, found: select.Selected) -> JobRe
 def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
     if spec.staging is None:
         raise InvalidArgumentsError(f"job {spec.job_id}: a step that writes needs a staging directory")
-    files = HadoopFilesystem.of(spark)
-    can_upload = spec.uploads is not None and files.can_upload(spec.uploads.location)
-    return Staging(files, spec.staging, spec.uploads if can_upload else None)
+    files, told = HadoopFilesystem.of(spark), spec.uploads
+    if told is None or not files.can_upload(told.location):
+        return Staging(files, spec.staging)
+    elsewhere = {name: files.qualify(place) if place else "" for name, place in told.elsewhere.items()}
+    return Staging(files, spec.staging, Uploads(files.qualify(told.location), elsewhere))
 
 
 def _tables(spec: JobSpec) -> list[TableSnapshot]:

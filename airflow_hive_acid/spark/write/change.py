@@ -26,10 +26,10 @@ from airflow_hive_acid.spark.write.bucketing import buckets_of
 from airflow_hive_acid.spark.write.insert import checked, partition_of, partition_text
 from airflow_hive_acid.spark.write.output import Destination, write_events
 from airflow_hive_acid.spark.write.ranges import ranges_of_groups
-from airflow_hive_acid.spark.write.sink import ChangeNames, sink_for
+from airflow_hive_acid.spark.write.sink import ChangeNames, FinalNames, sink_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -180,7 +180,7 @@ class ChangeWriter:
         properties = self.table.snapshot.properties
         sink = sink_for(spark, self.table.columns, properties)
         if self.moves and self.insert_statement_id is not None:
-            return self._write_moved(spark, rows, staging, label)
+            return self._write_moved(spark, rows, staging, label, sink, self.insert_statement_id)
         if sink is not None:
             action = str(DELETE) if self.insert_statement_id is None else f"if({CHANGED}, {CHANGE}, {DELETE})"
             return self.write_matches(sink, rows, action, staging, label).directories
@@ -190,7 +190,7 @@ class ChangeWriter:
         return write_events(staging, events, [_KEY], lambda v: self._place(int(v[0]), len(buckets)), properties, label)
 
     def _write_moved(
-        self, spark: SparkSession, rows: DataFrame, staging: Staging, label: str
+        self, spark: SparkSession, rows: DataFrame, staging: Staging, label: str, sink: Sink | None, statement_id: int
     ) -> list[WrittenDirectory]:
         """Delete events where the rows were, insert events where their new values belong, in one pass.
 
@@ -205,21 +205,68 @@ class ChangeWriter:
         texts = [f"{partition_text(c)} as {key}" for c, key in zip(columns, keys, strict=True)]
         grouped = self._grouped(rows, buckets).selectExpr("*", *named).selectExpr("*", *texts)
         inserted, none = f"0 as {_KEY}", [f"'' as {key}" for key in keys]
+        places = known_places(spark, table)
+
+        def place_of_new(values: tuple[str, ...]) -> Destination:
+            ordinal = places.get(values)
+            if ordinal is not None:
+                return self._destination(ordinal, inserts=True)
+            partition, texts = partition_of(columns, {}, values)
+            return Destination(partition, texts, self._name(inserts=True))
+
+        if sink is not None:
+            moved = grouped.selectExpr(f"inline({self._moved(keys)})").sortWithinPartitions(_GROUP, *keys, *IDENTITY)
+            spelled = self._spelled(staging, places)
+            new = FinalNames(tuple(c.name for c in columns), (None,) * len(columns), self._name(inserts=True), spelled)
+            return sink.write_moves(
+                staging,
+                moved,
+                keys,
+                lambda p: place_of_new(p.keys) if p.inserts else self._destination(int(p.keys[0]), inserts=False),
+                label,
+                self._change_names(()),
+                new,
+                writeId=self.write_id,
+                statementId=statement_id,
+                buckets=",".join(map(str, buckets)),
+            )
         events = self._paired(grouped, [f"1 + {_GROUP} as {_KEY}", *none], [inserted, *keys])
         events = events.sortWithinPartitions(_KEY, *keys, *schema.IDENTITY)
-        places = known_places(spark, table)
 
         def place(values: tuple[str, ...]) -> Destination:
             group = int(values[0]) - 1
-            if group >= 0:
-                return self._destination(group // len(buckets), inserts=False)
-            ordinal = places.get(values[1:])
-            if ordinal is not None:
-                return self._destination(ordinal, inserts=True)
-            partition, texts = partition_of(columns, {}, values[1:])
-            return Destination(partition, texts, self._name(inserts=True))
+            return place_of_new(values[1:]) if group < 0 else self._destination(group // len(buckets), inserts=False)
 
         return write_events(staging, events, [_KEY, *keys], place, table.snapshot.properties, label)
+
+    def _moved(self, keys: Sequence[str]) -> str:
+        """The row that is deleted, and the new row if it is changed, for ``MoveWriter`` of the jar: SQL of an array."""
+        columns = list(enumerate(self.table.columns))
+        none = [f"cast(null as {schema.sql_type(c.type)}) as {NEW}{i}" for i, c in columns]
+        values = [f"{stored(f'{NEW}{i}', c)} as {NEW}{i}" for i, c in columns]
+        deleted = [_GROUP, *[f"'' as {key}" for key in keys], *IDENTITY, *none]
+        inserted = [f"-1 as {_GROUP}", *keys, *IDENTITY, *values]
+        only, new = f"struct({', '.join(deleted)})", f"struct({', '.join(inserted)})"
+        return f"if({CHANGED}, array({only}, {new}), array({only}))"
+
+    def _spelled(self, staging: Staging, places: Mapping[tuple[str, ...], int]) -> dict[str, str]:
+        """Where partitions lie whose names are not made of their values as this package spells them."""
+        columns, known = self.table.partition_columns, self.table.snapshot.partitions
+        names = {partition_of(columns, {}, values)[0]: known[ordinal].name for values, ordinal in places.items()}
+        others = {mine: name for mine, name in names.items() if mine != name}
+        return {mine: place or "" for mine, place in zip(others, staging.places([*others.values()]), strict=True)}
+
+    def _change_names(self, shared: Iterable[int]) -> ChangeNames:
+        """What the final names of files are made of.
+
+        :param shared: groups that several tasks write.
+        """
+        return ChangeNames(
+            self._name(inserts=False),
+            None if self.insert_statement_id is None else self._name(inserts=True),
+            tuple(partition.name for partition in self.table.snapshot.partitions),
+            tuple(shared),
+        )
 
     def write_matches(
         self,
@@ -248,18 +295,12 @@ class ChangeWriter:
         # Several tasks may write a large group; their files are made one afterwards.
         shared = {} if self._placed() else ranges_of_groups(rows.sparkSession, self.table.files, buckets)
         grouped = self._grouped(rows, buckets, shared).selectExpr(*columns)
-        names = ChangeNames(
-            self._name(inserts=False),
-            None if self.insert_statement_id is None else self._name(inserts=True),
-            tuple(partition.name for partition in self.table.snapshot.partitions),
-            tuple(shared),
-        )
         return sink.write_changes(
             staging,
             grouped.sortWithinPartitions(_GROUP, *IDENTITY),
             lambda part: self._destination(int(part.keys[0]), inserts=part.inserts),
             label,
-            names,
+            self._change_names(shared),
             **options,
         )
 

@@ -6,7 +6,8 @@ writes a base. Events of aborted write ids are dropped one by one. Buckets stay 
 a bucket that is one file is copied in its order, without an exchange or a sort. Sources stay: the Cleaner removes them.
 
 The optional jar copies buckets from ORC's vectors to ORC's vectors, one file after the other and deletes as bitmaps,
-without Spark SQL; buckets with files from before the table had transactions always go the other way.
+without Spark SQL. Rebalances, and buckets with files from before the table had transactions, go through Spark SQL; with
+the jar it writes their files, too.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class _Compaction:
         self._table = table
         self._staging = staging
         self._high = table.write_ids.high_watermark
+        self._sink = sink_for(spark, table.columns, step.target.properties)
 
     def minor(self) -> list[WrittenDirectory]:
         """One delta and one delete delta instead of many; a kind without a row is left out."""
@@ -190,9 +192,9 @@ class _Compaction:
         events_of_loaded: Callable[[Sequence[OriginalDataFile]], DataFrame],
     ) -> list[WrittenDirectory]:
         """Copy buckets of one file as they are, gather and sort the others."""
-        sink = sink_for(self._spark, self._table.columns, self._step.target.properties)
-        if sink is not None and files and not loaded and not self._table.mixed:
-            return self._merged(sink, name, label, files)
+        if self._sink is not None and files and not loaded and not self._table.mixed:
+            return self._merged(self._sink, name, label, files)
+        deletes = label == "deletes"
         mixed = {f.bucket for f in loaded} | {bucket for _, bucket in self._table.mixed}
         per_bucket = Counter([f.bucket for f in files] + [f.bucket for f in loaded])
         # Rows that are exchanged, because of many deletes, have to be gathered again.
@@ -203,14 +205,14 @@ class _Compaction:
         written: list[WrittenDirectory] = []
         if alone:
             read_files_whole(self._spark, max(f.size for f in alone))
-            written += self._save(events_of(alone).select(*_EVENT), name, f"{label}_alone")
+            written += self._save(events_of(alone).select(*_EVENT), name, f"{label}_alone", deletes=deletes)
         parts = [events_of(several)] if several else []
         if loaded:
             parts.append(events_of_loaded(loaded))
         if parts:
             buckets = sorted(per_bucket.keys() - {f.bucket for f in alone})
             gathered = self._gathered(union([p.select(*_EVENT) for p in parts]), buckets)
-            written += self._save(gathered, name, f"{label}_several")
+            written += self._save(gathered, name, f"{label}_several", deletes=deletes)
         return merged(written)
 
     def _merged(self, sink: Sink, name: str, label: str, files: Sequence[EventFile]) -> list[WrittenDirectory]:
@@ -247,8 +249,12 @@ class _Compaction:
         exchanged = repartition_by_id(events, len(buckets), F.expr(index))
         return exchanged.sortWithinPartitions(*schema.IDENTITY, F.desc(schema.CURRENT_WRITE_ID))
 
-    def _save(self, events: DataFrame, name: str, label: str) -> list[WrittenDirectory]:
+    def _save(self, events: DataFrame, name: str, label: str, *, deletes: bool = False) -> list[WrittenDirectory]:
+        """Write events, of which each task has those of a bucket in their order."""
         destination = self._destination(name)
+        if self._sink is not None:
+            columns = [] if deletes else [c.name for c in self._table.columns]
+            return self._sink.write_events(self._staging, events, columns, destination, label)
         return write_events(self._staging, events, (), lambda _: destination, self._step.target.properties, label)
 
     def _destination(self, name: str) -> Destination:

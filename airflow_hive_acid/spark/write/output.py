@@ -54,7 +54,7 @@ class Staging:
     """The staging directory of a job.
 
     :param root: URI ``<table>/_tmp_<job id>``.
-    :param uploads: what files may be uploaded under their final names instead, None for none.
+    :param uploads: what files may be uploaded under their final names instead, in qualified places; None for none.
     """
 
     fs: HadoopFilesystem
@@ -71,15 +71,17 @@ class Staging:
 
         :param partitions: their names; an empty one for a table without partitions.
         """
-        if self.uploads is None:
-            return [None] * len(partitions)
-        home, elsewhere = self.fs.qualify(self.uploads.location), frozenset(self.uploads.elsewhere)
-        return [None if name in elsewhere else f"{home}/{name}" if name else home for name in partitions]
+        return [None if self.uploads is None else self.uploads.place_of(name) or None for name in partitions]
+
+    def final_directory(self, destination: Destination) -> str | None:
+        """Where the files of a directory are uploaded to; None when they go to staging."""
+        (place,) = self.places([destination.partition])
+        return None if place is None else f"{place}/{destination.name}"
 
     def final_name(self, destination: Destination, bucket: int) -> str | None:
         """Where the file of a bucket is uploaded to; None when it goes to staging."""
-        (place,) = self.places([destination.partition])
-        return None if place is None else f"{place}/{destination.name}/{bucket_file_name(bucket)}"
+        directory = self.final_directory(destination)
+        return None if directory is None else f"{directory}/{bucket_file_name(bucket)}"
 
     @property
     def renames_by_copies(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.spark.write.output import Staging
 
 _FORMAT = "hiveacid.write.Sink"
-MOST_PLACES = 10_000
-"""Each task of a change is told so many partitions; with more, files go to staging."""
 _SIMPLE = (
     T.BooleanType,
     T.ByteType,
@@ -68,11 +67,14 @@ class FinalNames(NamedTuple):
 
     :param columns: the partition columns in order, ``values`` of those that are the same for all rows, None for others.
     :param directory: name of the directory, below the table's or the partition's.
+    :param spelled: places of partitions whose names in the catalog are not made of the values as we spell them, by the
+        names that would be; empty for one whose files go to staging.
     """
 
     columns: tuple[str, ...]
     values: tuple[str | None, ...]
     directory: str
+    spelled: Mapping[str, str] = MappingProxyType({})
 
 
 class ChangeNames(NamedTuple):
@@ -158,6 +160,47 @@ class Sink:
 
         return Changes(self._arranged(staging, parts, place, label), unmatched if "matched" in options else None)
 
+    def write_moves(
+        self,
+        staging: Staging,
+        rows: DataFrame,
+        keys: Sequence[str],
+        place: Callable[[Part], Destination],
+        label: str,
+        names: ChangeNames,
+        new: FinalNames,
+        **options: int | str,
+    ) -> list[WrittenDirectory]:
+        """Write delete events where rows were, and insert events where they belong.
+
+        :param rows: group, the key columns, identity, the columns; see ``MoveWriter`` of the jar.
+        :param keys: columns that decide where a new row belongs.
+        :param place: from a file, whose keys are those of new rows or the ordinal of a partition, to where it belongs.
+        :param names: of the files of delete events, ``new`` of new rows, if they can be uploaded under them.
+        :param options: ``writeId``, ``statementId`` of the inserts, ``buckets``.
+        """
+        uploads = _change_names_for_jar(staging, names) | _names_for_jar(staging, new, "newNames")
+        name = str(uuid.uuid4())
+        parts = self._save(staging, rows, label, name, mode="move", keys=len(keys), **options, **uploads)
+        return self._arranged(staging, parts, place, label)
+
+    def write_events(
+        self, staging: Staging, events: DataFrame, columns: Sequence[str], destination: Destination, label: str
+    ) -> list[WrittenDirectory]:
+        """Write events as they are.
+
+        :param events: the six columns; a task has the events of one bucket, sorted by identity.
+        :param columns: names of the data columns; none where these are delete events.
+        """
+        data = [f"{schema.ROW}.{schema.quoted(name)} as {schema.INTERNAL_PREFIX}c{i}" for i, name in enumerate(columns)]
+        flat = events.selectExpr(*schema.IDENTITY, schema.CURRENT_WRITE_ID, *data)
+        directory = staging.final_directory(destination)
+        options = {} if directory is None else {"directory": directory}
+        operation = schema.INSERTED if columns else schema.DELETED
+        name = str(uuid.uuid4())
+        parts = self._save(staging, flat, label, name, mode="events", operation=operation, **options)
+        return self._arranged(staging, parts, lambda _: destination, label)
+
     def _save(self, staging: Staging, rows: DataFrame, label: str, name: str, **options: int | str) -> list[Part]:
         path = staging.fs.qualify(staging.scratch(label))
         every = {**self._orc, "row": self._row, **{k: str(v) for k, v in options.items()}, "path": path, "id": name}
@@ -223,17 +266,18 @@ class Sink:
         return arrange(staging, files, label)
 
 
-def _names_for_jar(staging: Staging, names: FinalNames) -> dict[str, str]:
+def _names_for_jar(staging: Staging, names: FinalNames, option: str = "names") -> dict[str, str]:
     """The option that makes the jar upload under final names; none where files go to staging."""
     if staging.uploads is None:
         return {}
-    location, elsewhere = staging.fs.qualify(staging.uploads.location), staging.uploads.elsewhere
-    return {"names": json.dumps({**names._asdict(), "location": location, "elsewhere": elsewhere})}
+    location, elsewhere = staging.uploads.location, {**staging.uploads.elsewhere, **names.spelled}
+    text = {"columns": names.columns, "values": names.values, "directory": names.directory}
+    return {option: json.dumps({**text, "location": location, "elsewhere": elsewhere})}
 
 
 def _change_names_for_jar(staging: Staging, names: ChangeNames) -> dict[str, str]:
     """The same for changed rows."""
-    if staging.uploads is None or len(names.partitions) > MOST_PLACES:
+    if staging.uploads is None:
         return {}
     text = {"deletes": names.deletes, "inserts": names.inserts, "shared": names.shared}
     return {"names": json.dumps({**text, "places": staging.places(names.partitions)})}

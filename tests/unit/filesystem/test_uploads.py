@@ -12,7 +12,7 @@ from airflow_hive_acid.filesystem.protocol import Part, Upload, WholeUpload
 from airflow_hive_acid.filesystem.publishing import Manifest, Target, check_published, publish, read_staging
 from airflow_hive_acid.filesystem.s3_uploads import S3Uploads
 from airflow_hive_acid.filesystem.uploads import abort_left, abort_named
-from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
+from airflow_hive_acid.format.jobs import JobResult, Uploads, WrittenDirectory, WrittenFile
 from tests.fake_uploads import FakeUploads
 
 DELTA = "delta_0000005_0000005_0000"
@@ -53,6 +53,12 @@ def target_of(location, **more):
     return Target("db.t", location, **{"partition_columns": (), "partitions": {}, "write_id": 5, **more})
 
 
+def read(store, location, result, target=None, **elsewhere):
+    """What a job that was told these places left in staging."""
+    told = Uploads(location, elsewhere)
+    return read_staging(store, f"{location}/_tmp_job", result, target or target_of(location), told)
+
+
 def result_of(*files, partition="", values=()):
     return JobResult("job", "app", directories=(WrittenDirectory(partition, values, DELTA, files),))
 
@@ -77,7 +83,7 @@ def test_only_the_upload_that_the_result_names_becomes_the_file(store, location)
     store.fake.start(uri, "first", "rows of")
     store.fake.start(uri, "second", CONTENT[:4], CONTENT[4:])
     store.fake.start(f"{location}/delta_0000006_0000006_0000/bucket_00000", "another txn", "x")
-    manifest = read_staging(store, f"{location}/_tmp_job", result_of(uploaded(0, "second")), target_of(location))
+    manifest = read(store, location, result_of(uploaded(0, "second")))
     assert names(store, location) == []
     publish(store, f"{location}/_tmp_job", manifest, location)
     assert names(store, location) == [f"{DELTA}/_orc_acid_version", f"{DELTA}/bucket_00000"]
@@ -94,7 +100,7 @@ def test_what_a_fence_has_ended_is_never_published(store, location):
     t3  A publishes: refused, and nothing of it is there
     """
     store.fake.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
-    manifest = read_staging(store, f"{location}/_tmp_job", result_of(uploaded(0, "u")), target_of(location))
+    manifest = read(store, location, result_of(uploaded(0, "u")))
     document = manifest.to_document()
     assert document["directories"][0]["uploads"] == {"bucket_00000": "u"}
     assert Manifest.from_document(document) == manifest
@@ -114,7 +120,7 @@ def test_a_publisher_that_stops_between_two_uploads_is_fenced(store, location):
     for number in (0, 1):
         store.fake.start(f"{location}/{DELTA}/bucket_0000{number}", f"u{number}", CONTENT)
     result = result_of(uploaded(0, "u0"), uploaded(1, "u1"))
-    manifest = read_staging(store, f"{location}/_tmp_job", result, target_of(location))
+    manifest = read(store, location, result)
     store.fake.fails = {"bucket_00001"}
     with pytest.raises(StorageUnavailableError):
         publish(store, f"{location}/_tmp_job", manifest, location)
@@ -150,7 +156,7 @@ def test_a_publisher_that_wakes_up_behind_its_fence_makes_no_base(monkeypatch, t
         file = WrittenFile("bucket_00000", 1, len(CONTENT), staged="write_1/part-0.orc")
         store.write_text(f"{staging}/write_1/part-0.orc", CONTENT)
     result = JobResult("job", "app", directories=(WrittenDirectory("", (), "base_0000005", (file,)),))
-    manifest = read_staging(store, staging, result, target_of(location))
+    manifest = read(store, location, result)
     complete_all = publishing.complete_all
 
     def complete_and_sleep(*given):
@@ -171,23 +177,49 @@ def test_the_store_says_how_large_an_upload_is_not_the_job(store, location):
     store.fake.start(f"{location}/{DELTA}/bucket_00000", "u", CONTENT)
     result = result_of(uploaded(0, "u", size=3))
     with pytest.raises(PublishError, match="the job reported 3 bytes, the listing says 18 bytes"):
-        read_staging(store, f"{location}/_tmp_job", result, target_of(location))
+        read(store, location, result)
 
 
 def test_an_upload_of_another_store_or_of_nobody_is_refused(store, location):
     result = result_of(uploaded(0, "u"))
     with pytest.raises(PublishError, match="was ended"):
-        read_staging(store, f"{location}/_tmp_job", result, target_of(location))
+        read(store, location, result)
     with pytest.raises(PublishError, match="no store that has them"):
-        read_staging(open_filesystem("/"), f"{location}/_tmp_job", result, target_of(location))
+        read(open_filesystem("/"), location, result)
 
 
 def test_a_partition_that_was_moved_while_its_files_were_uploaded_is_refused(store, location):
     result = result_of(uploaded(0, "u"), partition="p=1", values=("1",))
     where = f"{location}/elsewhere"
     moved = target_of(location, partition_columns=("p",), partitions={"p=1": where})
-    with pytest.raises(PublishError, match=f"p=1 of db.t lies at {where}"):
-        read_staging(store, f"{location}/_tmp_job", result, moved)
+    with pytest.raises(PublishError, match=f"of db.t lies at {where}, and its files were uploaded to {location}/p=1"):
+        read(store, location, result, moved)
+    back = target_of(location, partition_columns=("p",), partitions={})
+    with pytest.raises(PublishError, match=f"lies at {location}/p=1, and its files were uploaded to {where}"):
+        read(store, location, result, back, **{"p=1": where})
+    with pytest.raises(PublishError, match="the job was not to upload its files"):
+        read(store, location, result, back, **{"p=1": ""})
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.rule("R5")
+def test_files_of_a_partition_that_lies_elsewhere_become_files_there_and_no_others(store, location, tmp_path):
+    """
+    t1  two attempts of a task upload a file of a partition outside of the table's directory
+    t2  in the partition's directory lies another table, whose txn has the same write id and uploads, too
+    t3  the first attempt becomes the file, the second is ended, the other table's goes on
+    """
+    far = f"file:{tmp_path}/far"
+    for upload in ("first", "second"):
+        store.fake.start(f"{far}/{DELTA}/bucket_00000", upload, CONTENT)
+    store.fake.start(f"{far}/other/{DELTA}/bucket_00000", "another table", CONTENT)
+    result = result_of(uploaded(0, "first"), partition="p=1", values=("1",))
+    target = target_of(location, partition_columns=("p",), partitions={"p=1": far})
+    manifest = read(store, location, result, target, **{"p=1": far})
+    publish(store, f"{location}/_tmp_job", manifest, location)
+    assert names(store, far) == [f"{DELTA}/_orc_acid_version", f"{DELTA}/bucket_00000"]
+    assert [one.upload_id for one in store.fake.open] == ["another table"]
+    check_published(store, target, [manifest])
 
 
 def test_files_that_were_staged_and_files_that_were_uploaded_share_a_directory(store, location):
@@ -196,7 +228,7 @@ def test_files_that_were_staged_and_files_that_were_uploaded_share_a_directory(s
     store.write_text(f"{location}/_tmp_job/write_1/part-0.orc", "changed")
     store.fake.start(f"{location}/{DELTA}/bucket_00001", "u", CONTENT)
     staged = WrittenFile("bucket_00000", 1, 7, staged="write_1/part-0.orc")
-    manifest = read_staging(store, f"{location}/_tmp_job", result_of(staged, uploaded(1, "u")), target_of(location))
+    manifest = read(store, location, result_of(staged, uploaded(1, "u")))
     publish(store, f"{location}/_tmp_job", manifest, location)
     assert names(store, location) == [f"{DELTA}/{n}" for n in ("_orc_acid_version", "bucket_00000", "bucket_00001")]
     check_published(store, target_of(location), [manifest])

@@ -1,5 +1,7 @@
 package hiveacid.write;
 
+import com.esotericsoftware.kryo.DefaultSerializer;
+import com.esotericsoftware.kryo.serializers.JavaSerializer;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.Serializable;
@@ -13,6 +15,7 @@ import java.util.Set;
  * @param places directory of each partition, null for one whose files go to staging
  * @param shared groups that several tasks write: their files of delete events go to staging, to be made one
  */
+@DefaultSerializer(JavaSerializer.class)
 record ChangeNames(String deletes, String inserts, String[] places, Set<Integer> shared) implements Serializable {
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -29,12 +32,12 @@ record ChangeNames(String deletes, String inserts, String[] places, Set<Integer>
   String ofDeletes(int partition, int group, int bucket) {
     return place(partition) == null || shared.contains(group)
         ? null
-        : FinalNames.of(places[partition], deletes, bucket);
+        : FinalNames.of(places[partition] + "/" + deletes, bucket);
   }
 
   /** The final name of a file of new rows, or null where it goes to staging. */
   String ofInserts(int partition, int bucket) {
-    return place(partition) == null ? null : FinalNames.of(places[partition], inserts, bucket);
+    return place(partition) == null ? null : FinalNames.of(places[partition] + "/" + inserts, bucket);
   }
 
   private String place(int partition) {

@@ -1,9 +1,12 @@
 package hiveacid.write;
 
+import hiveacid.versions.Sessions;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
@@ -70,9 +73,13 @@ final class ChangeWriter implements DataWriter<InternalRow> {
     long writeId = options.getLong("writeId", 0);
     int statementId = options.getInt("statementId", -1);
     boolean matched = options.getBoolean("matched", false);
-    ChangeNames names = ChangeNames.of(options.get("names"));
+    // Executors get them once: there is a name for each partition.
+    Broadcast<ChangeNames> names =
+        JavaSparkContext.fromSparkContext(Sessions.active().sparkContext())
+            .broadcast(ChangeNames.of(options.get("names")));
     return (task, attempt) ->
-        new ChangeWriter(layout, names, buckets, writeId, statementId, matched, task, "part-" + task + "-" + attempt);
+        new ChangeWriter(
+            layout, names.value(), buckets, writeId, statementId, matched, task, "part-" + task + "-" + attempt);
   }
 
   @Override

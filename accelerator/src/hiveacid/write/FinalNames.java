@@ -3,7 +3,7 @@ package hiveacid.write;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.Serializable;
-import java.util.Set;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 
 /**
@@ -12,9 +12,10 @@ import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
  * @param location of the table
  * @param columns of its partitions, in order; {@code values} of those that are the same for all rows, else null
  * @param directory name of the directory, below the table's or the partition's
- * @param elsewhere names of partitions that do not lie where their names say
+ * @param elsewhere by the names of partitions that do not lie where their names say, their directories; empty for one
+ *     whose files go to staging
  */
-record FinalNames(String location, String[] columns, String[] values, String directory, Set<String> elsewhere)
+record FinalNames(String location, String[] columns, String[] values, String directory, Map<String, String> elsewhere)
     implements Serializable {
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -27,9 +28,9 @@ record FinalNames(String location, String[] columns, String[] values, String dir
     }
   }
 
-  /** The final name of a bucket's file. */
-  static String of(String place, String directory, int bucket) {
-    return String.format("%s/%s/bucket_%05d", place, directory, bucket);
+  /** The final name of a bucket's file in a directory. */
+  static String of(String directory, int bucket) {
+    return String.format("%s/bucket_%05d", directory, bucket);
   }
 
   /**
@@ -44,10 +45,10 @@ record FinalNames(String location, String[] columns, String[] values, String dir
       String value = values[i] == null ? keys[next++] : values[i];
       partition.append(i == 0 ? "" : "/").append(ExternalCatalogUtils.getPartitionPathString(columns[i], value));
     }
-    if (elsewhere.contains(partition.toString())) {
-      return null;
+    String place = elsewhere.get(partition.toString());
+    if (place == null) {
+      place = columns.length == 0 ? location : location + "/" + partition;
     }
-    String place = columns.length == 0 ? location : location + "/" + partition;
-    return of(place, directory, bucket);
+    return place.isEmpty() ? null : of(place + "/" + directory, bucket);
   }
 }

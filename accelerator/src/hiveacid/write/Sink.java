@@ -29,7 +29,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * has; {@link Written#take} says afterwards which ones count, those of the attempts that Spark has let commit.
  *
  * <p>Options: {@code path}; {@code id}, a name for the result; {@code row}, the data columns as Spark's JSON;
- * {@code mode} with those of {@link InsertWriter} ({@code insert}) or {@link ChangeWriter} ({@code change});
+ * {@code mode} with those of {@link InsertWriter} ({@code insert}), {@link ChangeWriter} ({@code change}),
+ * {@link MoveWriter} ({@code move}) or {@link EventWriter} ({@code events});
  * {@code compression} and {@code orc.*} as for Spark's ORC source.
  */
 public final class Sink implements TableProvider {
@@ -97,6 +98,8 @@ public final class Sink implements TableProvider {
       return switch (options.get("mode")) {
         case "insert" -> InsertWriter.factory(layout, options);
         case "change" -> ChangeWriter.factory(layout, options);
+        case "move" -> MoveWriter.factory(layout, options);
+        case "events" -> EventWriter.factory(layout, options);
         default -> throw new IllegalArgumentException("mode " + options.get("mode"));
       };
     }

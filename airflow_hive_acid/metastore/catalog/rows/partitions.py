@@ -66,7 +66,7 @@ _SELECT_EXISTING = select(PARTITIONS.c.PART_NAME).where(
     PARTITIONS.c.TBL_ID == bindparam("table"), PARTITIONS.c.PART_NAME.in_(bindparam("names", expanding=True))
 )
 _SELECT_ELSEWHERE = (
-    select(PARTITIONS.c.PART_NAME)
+    select(PARTITIONS.c.PART_NAME, SDS.c.LOCATION)
     .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
     .where(PARTITIONS.c.TBL_ID == bindparam("table"))
     .where(SDS.c.LOCATION != bindparam("below", type_=String).concat(PARTITIONS.c.PART_NAME))
@@ -130,15 +130,17 @@ def find_partitions(connection: Connection, table: Table, names: Sequence[str]) 
     return found
 
 
-def names_elsewhere(connection: Connection, table: Table, most: int, only: str | None = None) -> list[str]:
-    """Names of the partitions that do not lie where their names say, at most so many.
+def partitions_elsewhere(connection: Connection, table: Table, most: int, only: str | None = None) -> dict[str, str]:
+    """The partitions that do not lie where their names say, at most so many: their directories by name.
 
     :param only: ask for this partition alone, which costs the same however many there are.
     """
     asked = {"table": table.id, "below": f"{table.location.rstrip('/')}/", "most": most}
     if only is None:
-        return list(connection.execute(_SELECT_ELSEWHERE, asked).scalars())
-    return list(connection.execute(_SELECT_ELSEWHERE_ONLY, asked | {"only": only}).scalars())
+        found = connection.execute(_SELECT_ELSEWHERE, asked)
+    else:
+        found = connection.execute(_SELECT_ELSEWHERE_ONLY, asked | {"only": only})
+    return {str(name): str(location) for name, location in found}
 
 
 def names_there(connection: Connection, table: Table, specs: Iterable[PartitionSpec]) -> list[str]:

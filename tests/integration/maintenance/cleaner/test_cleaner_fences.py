@@ -11,10 +11,14 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem import Filesystem, open_filesystem
 from airflow_hive_acid.filesystem.protocol import Upload
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.names import delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.fences import COPIES_SETTLE_MS
+from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_catalog import SDS
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     HIVE_ACID_JOB,
     TXN_COMPONENTS,
@@ -291,3 +295,33 @@ def test_what_is_aborted_while_a_clean_up_is_at_work_is_not_forgotten_with_it(
         patch.setattr(type(fs), "list_files", abort_meanwhile)
         assert run_cleaner(client, fs)[0].kind is Kind.CLEANED
     assert [row["TC_TXNID"] for row in rows(client, TXN_COMPONENTS)] == [late]
+
+
+@pytest.mark.rule("R4")
+def test_what_a_dead_job_has_uploaded_into_a_partition_elsewhere_is_ended(
+    client: MetastoreClient, make_table: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  A's tasks upload a file of the table's directory, and one of a partition that lies outside of it; A dies
+    t2  in that partition's directory another table lies, whose txn has the same write id and uploads, too
+    t3                    the reaper ends A's two uploads, and not the other one
+    """
+    place = f"memory://bucket-{uuid.uuid4().hex}/w"
+    columns = client.catalog.get_table(make_table().name).columns
+    keys = (Column("p", "string"),)
+    client.catalog.create_table(TableDefinition("default", "o", columns, keys, location=f"{place}/o"))
+    stored = type(make_table("default.x"))(client, open_filesystem(place), "default.o", True)
+    client.catalog.add_partitions("default.o", ["p=1"])
+    change(client, sa.update(SDS).where(SDS.c.LOCATION == f"{place}/o/p=1").values(LOCATION=f"{place}/far"))
+    fake = FakeUploads(stored.fs)
+    monkeypatch.setattr(type(stored.fs), "uploads", lambda self, uri: fake)
+    txn = stored.begin()
+    start_job(client, stored, txn, "job9")
+    write_id = txn.write_ids["default.o"]
+    file = f"{delta_name(write_id, write_id, 0)}/bucket_00000"
+    for where in ("o/p=2", "far", "far/other"):
+        fake.start(f"{place}/{where}/{file}", where, "rows")
+    txn.add_partitions("default.o", [])
+    txn.abort("task killed")
+    assert [job.job_id for job in run_reaper(client, stored.fs).fenced] == ["job9"]
+    assert [one.upload_id for one in fake.open] == ["far/other"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hive_acid.format.buckets import encode_bucket
 from airflow_hive_acid.format.jobs import Assignment, MergeClause
 from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts, row_count
 from airflow_hive_acid.maintenance.doctor.codecs import unpack
@@ -88,6 +89,50 @@ def test_both_writers_store_the_same_values_of_every_type(both: Callable[..., An
     assert one == other
     assert one["compression"] == "SNAPPY"
     assert repr(fast.rows()) == repr(stock.rows())
+    for table in (fast, stock):
+        table.delete("id % 10 = 9")
+        table.compact("rebalance", buckets=2)
+    assert fast.directories() == stock.directories()
+    (base,) = fast.root.glob("base_*")
+    assert sorted(p.name for p in base.glob("bucket_*")) == ["bucket_00000", "bucket_00001"]
+    assert _of_base(spark, fast) == _of_base(spark, stock)
+    found = footer(spark, base / "bucket_00001")["metadata"]
+    assert found["hive.acid.key.index"] == f"1,{encode_bucket(1, 0)},89;"
+    assert found["hive.acid.stats"] == "45,0,0"
+
+
+def _of_base(spark: SparkSession, table: Any) -> list[str]:
+    (base,) = table.root.glob("base_*")
+    whole = "to_json(struct(*), map('ignoreNullFields', 'false'))"
+    return sorted(r[0] for r in spark.read.orc(str(base / "bucket_*")).selectExpr(whole).collect())
+
+
+def test_both_writers_move_rows_alike(both: Callable[..., Any], spark: SparkSession) -> None:
+    """New rows of a task are the bucket of its number, wherever they get: of an UPDATE, and of a MERGE that inserts."""
+    tables = both(COLUMNS, "p string, q int")
+    move = MergeClause("update", True, "s.k < 80", (Assignment("p", "'far'"), Assignment("v", "'merged'")))
+    delete = MergeClause("delete", True, None, ())
+    insert = MergeClause(
+        "insert", False, None, (Assignment("id", "s.k"), Assignment("p", "'far'"), Assignment("q", "7"))
+    )
+    states = []
+    for table in tables:
+        table.insert(QUERY.replace("\nfrom", ", if(id % 2 = 0, 'a b/c', null), cast(id % 3 as int)\nfrom"))
+        moved = table.update("id % 5 = 1", p="if(id % 2 = 0, 'new', p)", q="q + 1", c="'yy'")
+        assert (moved.updated, moved.inserted, moved.deleted) == (20, 0, 0)
+        merged = table.merge("select id + 70 as k from range(0, 40)", "t.id = s.k", move, delete, insert)
+        assert (merged.updated, merged.inserted, merged.deleted) == (10, 10, 20)
+        assert len(set(table.ids())) == len(table.rows()) == 90
+        states.append(repr(table.rows()))
+        for partition in sorted(table.partitions):
+            # As text: a NaN is not itself.
+            before = repr(sorted(table.ids().items()))
+            table.compact("major", partition)
+            assert repr(sorted(table.ids().items())) == before
+        assert repr(table.rows()) == states[-1]
+    assert states[0] == states[1]
+    for path in (tables[0].root / "p=far").rglob("delta_*/bucket_*"):
+        assert footer(spark, path)["metadata"]["hive.acid.key.index"].endswith(";")
 
 
 def test_both_writers_change_and_compact_alike(both: Callable[..., Any], spark: SparkSession) -> None:
