@@ -111,6 +111,16 @@ histories: install mariadb
 test-object-store: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m storage tests/storage
 
+## make test-object-store-spark  the uploads to S3 with the Hadoop of another Spark (SPARK=3.5.9; needs Maven)
+.PHONY: test-object-store-spark
+SPARK ?= 3.5.9
+SPARK_SITE = $(abspath build/sparks/$(SPARK))
+test-object-store-spark: install
+	@$(BIN)/python scripts/spark_environment.py $(SPARK)
+	@SPARK_HOME=$(SPARK_SITE)/pyspark PYTHONPATH=$(SPARK_SITE) SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1" \
+	  $(BIN)/python -m pytest -q -m storage tests/storage/test_uploads.py tests/storage/test_object_store.py \
+	  tests/storage/test_object_store_faults.py
+
 ## make test-mirror    mirrors in Iceberg (Hadoop and JDBC catalogs) and Delta, on a Spark 4.1 of its own (needs Maven)
 .PHONY: test-mirror
 MIRROR_SITE := $(abspath build/mirror/site)

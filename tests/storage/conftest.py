@@ -16,7 +16,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore import MetastoreClient
 
 from .faulty_s3 import Faults
-from .servers import BUCKET, jars, s3_server
+from .servers import BUCKET, s3_server, s3a_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -98,7 +98,7 @@ def warehouse(endpoint: str, request: pytest.FixtureRequest) -> str:
 def conf(endpoint: str, tmp_path: Path) -> dict[str, str]:
     """How Spark gets at the server, as docs/how-to/running/storage.md says."""
     return {
-        "spark.jars": ",".join(map(str, jars("s3a"))),
+        "spark.jars": ",".join(map(str, s3a_jars())),
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",

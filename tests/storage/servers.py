@@ -31,18 +31,33 @@ OUTPUT = RECIPE.parents[2] / "build" / "storage"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 START_SECONDS = 240
 BUCKET = "hive-acid-tests"
+HADOOP = "3.5.0"
+"""That of the pom, and of the Spark of ``make install``."""
 
 
 class StorageError(Exception):
     """A server or its jars cannot be had; the text says what is missing."""
 
 
-def jars(profile: str) -> list[Path]:
+def hadoop_of_spark() -> str:
+    """Version of the Hadoop that the installed Spark comes with."""
+    (client,) = SPARK_JARS.glob("hadoop-client-api-*.jar")
+    return client.stem.removeprefix("hadoop-client-api-")
+
+
+def s3a_jars() -> list[Path]:
+    """What this Spark needs for ``s3a://``: before 3.4, Hadoop had the first of Amazon's SDKs."""
+    version = hadoop_of_spark()
+    return jars("s3a-v1" if version.startswith("3.3.") else "s3a", version)
+
+
+def jars(profile: str, hadoop: str = HADOOP) -> list[Path]:
     """The jars of a profile of the pom, fetched if they are not there.
 
+    :param hadoop: another Hadoop than the pom's.
     :raises StorageError: without Maven, or when it fails.
     """
-    output = OUTPUT / profile
+    output = OUTPUT / (profile if hadoop == HADOOP else f"{profile}-{hadoop}")
     stamp = output / "recipe.sha256"
     fingerprint = hashlib.sha256(RECIPE.read_bytes()).hexdigest()
     if not stamp.exists() or stamp.read_text() != fingerprint:
@@ -50,7 +65,8 @@ def jars(profile: str) -> list[Path]:
         if maven is None:
             raise StorageError("Maven is needed to fetch Hadoop's jars: install it (Debian: apt-get install maven)")
         shutil.rmtree(output, ignore_errors=True)
-        command = [maven, "-q", "-B", "-f", str(RECIPE), "package", f"-P{profile}", f"-Doutput={output}"]
+        command = [maven, "-q", "-B", "-f", str(RECIPE), "package", f"-P{profile}"]
+        command += [f"-Doutput={output}", f"-Dhadoop.version={hadoop}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise StorageError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")

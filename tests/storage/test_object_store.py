@@ -23,7 +23,7 @@ from airflow_hive_acid.metastore.txns.jobs import JobState
 from .callers import pretend_to_be_elsewhere, share_a_service
 from .conftest import uploads
 from .faulty_s3 import Rule
-from .servers import BUCKET, SPARK_JARS, jars
+from .servers import BUCKET, hadoop_of_spark, s3a_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +53,7 @@ def put(name: str) -> None:
 
 
 def test_the_jars_are_those_of_the_hadoop_that_spark_comes_with() -> None:
-    versions = {p.stem.removeprefix("hadoop-client-api-") for p in SPARK_JARS.glob("hadoop-client-api-*.jar")}
-    assert [p.name for p in jars("s3a") if p.name.startswith("hadoop-aws")] == [f"hadoop-aws-{versions.pop()}.jar"]
+    assert [p.name for p in s3a_jars() if p.name.startswith("hadoop-aws")] == [f"hadoop-aws-{hadoop_of_spark()}.jar"]
 
 
 def test_renames_and_deletes_take_exactly_what_they_name(files: AnyFilesystem, warehouse: str) -> None:
