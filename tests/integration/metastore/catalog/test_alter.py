@@ -62,7 +62,7 @@ def write_id(stored: Stored, table: str) -> list[int]:
 def test_what_was_counted_before_a_table_was_transactional_is_not_counted_on_from(
     catalog: HiveCatalog, client: MetastoreClient
 ) -> None:
-    """Rows of a plain table are not counted; a Hive's compaction would call exact what commits have added to nothing."""
+    """Rows of a plain table are not counted; a Hive's compaction would call exact what commits added to nothing."""
     catalog.create_table(TableDefinition("default", "q", (ID,), (Column("k", "string"),), PLAIN))
     catalog.add_partitions("default.q", [("a",)])
     plain = catalog.get_table("default.m")
