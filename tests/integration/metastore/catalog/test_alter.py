@@ -77,7 +77,6 @@ def test_what_was_counted_before_a_table_was_transactional_is_not_counted_on_fro
     assert "numRows" not in catalog.get_table("default.m").properties
 
 
-
 @pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_properties_are_set_and_removed_and_say_who_changed_them(
     catalog: HiveCatalog, client: MetastoreClient, stored: Stored
