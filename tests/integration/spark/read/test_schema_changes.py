@@ -100,7 +100,7 @@ def test_rows_were_deleted_when_the_name_of_a_column_was_that_of_another_type(
         assert texts(read(spark, table, way)) == expected
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_a_compaction_changes_no_row_whatever_became_of_the_columns(
     spark: SparkSession, acid_table: Callable[..., Any], seed: int
 ) -> None:
