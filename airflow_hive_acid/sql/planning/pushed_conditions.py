@@ -3,12 +3,14 @@
 Only what cannot change the result is carried in. A condition holds inside if all of its columns are bare columns there,
 and if the query has neither a limit, nor a window, nor grouping sets, nor a sample, which rows that the condition drops
 could decide about. Branches of a set operation may have other types than their result: there a comparison of order
-could turn out differently, so only equality, IN and IS NULL go in. Nothing is left out of the query around: Spark
+could turn out differently, so only equality, IN and IS NULL go in, and of texts that may be numbers or dates ('05' is
+'5' beside an INT) only where all branches have a column of one kind. Nothing is left out of the query around: Spark
 applies the condition as ever.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.planning.scopes import Relation, Scope, Scopes
 
 _OF_ANY_TYPE = (exp.EQ, exp.In, exp.Is)
+_MAY_BE_RETYPED = re.compile(r"\s*[-+.]?[0-9]|\s*(?:t|true|y|yes|f|false|n|no|inf|infinity|nan)\s*$", re.IGNORECASE)
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal")
+_TEXTS = ("string", "varchar", "char")
 _STOPS = ("limit", "offset", "fetch", "sample", "qualify", "connect")
 
 
@@ -75,18 +80,46 @@ class PushedConditions:
 
     def _into(self, query: exp.Expr, names: Sequence[str], terms: Sequence[exp.Expr]) -> None:
         # No recursion: a thousand branches of a set operation are a tree as deep.
-        waiting: list[tuple[exp.Expr, Sequence[exp.Expr]]] = [(query, terms)]
+        waiting: list[tuple[exp.Expr, Sequence[exp.Expr], bool]] = [(query, terms, False)]
         while waiting:
-            inner, given = waiting.pop()
+            inner, given, decided = waiting.pop()
             if not given or any(inner.args.get(clause) for clause in _STOPS):
                 continue
             if isinstance(inner, exp.Subquery):
-                waiting.append((inner.this, given))
+                waiting.append((inner.this, given, decided))
             elif isinstance(inner, exp.SetOperation):
-                kept = [term for term in given if isinstance(term, _OF_ANY_TYPE)]
-                waiting += [(inner.left, kept), (inner.right, kept)]
+                kept = given if decided else self._of_any_type(inner, names, given)
+                waiting += [(inner.left, kept, True), (inner.right, kept, True)]
             elif isinstance(inner, exp.Select) and not _decides_by_other_rows(inner):
                 self._into_select(inner, names, given)
+
+    def _of_any_type(self, query: exp.Expr, names: Sequence[str], terms: Sequence[exp.Expr]) -> list[exp.Expr]:
+        """Those of the terms that mean the same in each branch of a set operation as they mean of its result."""
+        found: list[exp.Expr] = []
+        leaves: list[exp.Expr] | None = None
+        for term in terms:
+            if not isinstance(term, _OF_ANY_TYPE):
+                continue
+            if any(literal.is_string and _MAY_BE_RETYPED.match(literal.name) for literal in term.find_all(exp.Literal)):
+                leaves = _branches(query) if leaves is None else leaves
+                named = {column.name.lower() for column in term.find_all(exp.Column)}
+                kinds = {self._kind(leaf, names, name) for leaf in leaves for name in named}
+                if len(named) != 1 or len(kinds) != 1 or None in kinds:
+                    continue
+            found.append(term)
+        return found
+
+    def _kind(self, select: exp.Expr, names: Sequence[str], name: str) -> str | None:
+        """What kind of values a SELECT gives under a name; None where that is not known."""
+        column = self._outputs(select, names).get(name) if isinstance(select, exp.Select) else None
+        if column is None or not isinstance(select, exp.Select):
+            return None
+        scope, inside = self._scopes.of(select), column.name.lower()
+        for relation in scope.relations:
+            if relation.facts is not None and self._belongs(column, relation, scope):
+                offered = (*relation.facts.columns, *relation.facts.partition_columns)
+                return _kind_of(next((c.type for c in offered if c.name.lower() == inside), None))
+        return None
 
     def _into_select(self, select: exp.Select, names: Sequence[str], terms: Sequence[exp.Expr]) -> None:
         inside = self._outputs(select, names)
@@ -123,6 +156,26 @@ class PushedConditions:
         if any(any(star.args.values()) for star in select.expressions[0].find_all(exp.Star)):
             return None
         return [exp.column(exp.to_identifier(name)) for name in relations[0].columns]
+
+
+def _branches(query: exp.Expr) -> list[exp.Expr]:
+    """What a set operation is made of, through parentheses."""
+    found, waiting = [], [query]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, exp.SetOperation):
+            waiting += [inner.left, inner.right]
+        elif isinstance(inner, exp.Subquery):
+            waiting.append(inner.this)
+        else:
+            found.append(inner)
+    return found
+
+
+def _kind_of(type_text: str | None) -> str | None:
+    """Types among which values are compared as they are."""
+    name = None if type_text is None else type_text.partition("(")[0]
+    return "text" if name in _TEXTS else "number" if name in _NUMBERS else name
 
 
 def _items(select: exp.Select) -> list[exp.Expr]:

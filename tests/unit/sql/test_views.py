@@ -262,6 +262,26 @@ def kept_days(text: str, **queries: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
+    ("other", "condition", "days"),
+    [
+        ("UNION ALL SELECT ds FROM demo.plainp", "= '2'", ["2"]),
+        ("UNION ALL (SELECT name FROM t)", "IN ('2')", ["2"]),
+        # Beside a number '02' is '2', and beside a DATE '2024-1-5' is '2024-01-05'.
+        ("UNION ALL SELECT id FROM t", "= '2'", ["1", "2", "10"]),
+        ("UNION ALL SELECT name FROM t UNION SELECT id FROM t", "IN ('x', '2024-01-05')", ["1", "2", "10"]),
+        ("UNION ALL SELECT current_date()", "= '2024-01-05'", ["1", "2", "10"]),
+        ("UNION ALL SELECT id FROM t", "= 'x'", []),
+        ("UNION ALL SELECT id FROM t", "IS NULL", []),
+    ],
+)
+def test_a_text_is_compared_as_it_is_only_where_all_branches_are_texts(
+    other: str, condition: str, days: list[str]
+) -> None:
+    found = kept_days(f"SELECT * FROM (SELECT ds FROM demo.days {other}) q WHERE ds {condition}")  # noqa: S608
+    assert found["demo.days"] == days
+
+
+@pytest.mark.parametrize(
     ("text", "days"),
     [
         ("SELECT * FROM demo.d WHERE day = '2'", ["2"]),
