@@ -51,7 +51,7 @@ def write_by(way: str, engine: Engine, client: MetastoreClient, directory: Path)
         def lent(_listener: Any = None) -> Iterator[Engine]:
             yield engine
 
-        session = SimpleNamespace(engine=lent)
+        session = SimpleNamespace(engine=lent, client=lambda: client)
         result = typer.testing.CliRunner().invoke(app, ["r.t", str(data), "--quiet"], obj=session)
         if result.exception is not None:
             raise result.exception

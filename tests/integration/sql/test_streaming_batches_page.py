@@ -65,12 +65,12 @@ def test_the_examples_run(real_engine: Engine, client: MetastoreClient, tmp_path
         ["2026-11-23", 6, 100, 105],
     ]
     assert rows(engine, "SELECT currency FROM shop.rates") == [["EUR"]]
-    _ingest(engine, tmp_path)
+    _ingest(engine, client, tmp_path)
     _all_types(engine)
     _read_while_open(engine, client)
 
 
-def _ingest(engine: Engine, tmp_path: Path) -> None:
+def _ingest(engine: Engine, client: MetastoreClient, tmp_path: Path) -> None:
     """As the page says, twice; then with a line that is no record."""
     assert COMMAND is not None
     data = tmp_path / "sales.jsonl"
@@ -83,7 +83,7 @@ def _ingest(engine: Engine, tmp_path: Path) -> None:
     def lent(_listener: Any = None) -> Iterator[Engine]:
         yield engine
 
-    runner, session = typer.testing.CliRunner(), SimpleNamespace(engine=lent)
+    runner, session = typer.testing.CliRunner(), SimpleNamespace(engine=lent, client=lambda: client)
     for _ in range(2):
         result = runner.invoke(app, [*arguments, "--quiet"], obj=session)
         assert result.exit_code == 0, result.output
