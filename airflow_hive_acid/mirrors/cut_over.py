@@ -20,7 +20,6 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.changes import complete_up_to
 from airflow_hive_acid.format.mirrors import MirrorTarget
-from airflow_hive_acid.format.write_ids import RangeValidity
 from airflow_hive_acid.metastore.compaction import find_open_writers
 from airflow_hive_acid.metastore.database import LockState, LockType, Operation
 from airflow_hive_acid.metastore.leases import LeaseObject, kept
@@ -122,7 +121,7 @@ def retire(
 
     :param wait: seconds to wait for those who hold a lock on it.
     :raises MirrorRefusedError: when it is not handed over to this target.
-    :raises MirrorDivergedError: when one who had waited for the lock has written to it; it is not dropped then.
+    :raises MirrorDivergedError: when somebody has written to it since, or is writing; it is not dropped then.
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))
     record = _require_mirror(client, name, place)
@@ -133,10 +132,10 @@ def retire(
         client.mirrors.forget(name, place)
         return
     with _alone(client, name, wait) as lease, open_engine() as engine:
-        seen, last = client.get_valid_write_ids([name])[name], record.write_id or 0
-        if seen.range_validity(last + 1, seen.high_watermark + 1) is not RangeValidity.NONE:
+        if client.mirrors.is_written_behind(name, record.write_id or 0):
             raise MirrorDivergedError(
-                f"{name} was not dropped: somebody who had waited for the lock has written to it. Cut over again"
+                f"{name} was not dropped: somebody has written to it since it was handed over, as one who had waited "
+                "for the lock, or is writing now. Cut over again"
             )
         _drop(engine, name, lease)
         client.mirrors.forget(name, place)

@@ -273,15 +273,12 @@ class Mirrors:
         :raises AlreadyExistsError: when somebody else was first.
         :raises TxnOpenError: when somebody who does not wait for the lock has got a later write id.
         """
-        key = table_name(table)
-        of_table = {"db": key.database, "tbl": key.name}
 
         def operation(connection: Connection) -> None:
             if not connection.execute(_KEEP_LOCK, {"lock_id": lock_id}).rowcount:
                 raise NoSuchLockError(f"the lock {lock_id} on {table} has gone; nothing was declared")
-            newest = (connection.execute(_LOCK_NEXT, of_table).scalar() or 1) - 1
-            later = newest - seen
-            if later > 0 and connection.execute(_KEPT_OUT, {**of_table, "seen": seen}).scalar_one() < later:
+            newest = _written_behind(connection, table, seen)
+            if newest is not None:
                 raise TxnOpenError(
                     f"{table} was written meanwhile, up to write id {newest}, by somebody who does not wait for locks "
                     "of writers: an INSERT with hive.txn.xlock.write=true does not. Nothing was declared. Set it to "
@@ -291,6 +288,10 @@ class Mirrors:
                 raise AlreadyExistsError(f"{table} was handed over to {target} by somebody else, or that was forgotten")
 
         self._database.run(operation)
+
+    def is_written_behind(self, table: str, seen: int) -> bool:
+        """Whether rows behind a write id are in a table, or may still come: not of those who wait for their locks."""
+        return self._database.run(lambda connection: _written_behind(connection, table, seen)) is not None
 
     def end_primary(self, table: str, target: str, did: tuple[str, str] | None = None) -> None:
         """The table is the primary again, and its lock is released; fine when it is already.
@@ -337,6 +338,18 @@ class Mirrors:
     def _require_table(self, connection: Connection) -> None:
         if not self._database.features(connection).mirrors:
             raise SchemaVersionError("this metastore has no table for mirrors yet: run 'hive-acid schema upgrade'")
+
+
+def _written_behind(connection: Connection, table: str, seen: int) -> int | None:
+    """The newest write id of a table, if one behind ``seen`` is of somebody who is not kept out; no other is given
+    before the commit."""
+    key = table_name(table)
+    of_table = {"db": key.database, "tbl": key.name}
+    newest = int(connection.execute(_LOCK_NEXT, of_table).scalar() or 1) - 1
+    later = newest - seen
+    if later <= 0 or connection.execute(_KEPT_OUT, {**of_table, "seen": seen}).scalar_one() >= later:
+        return None
+    return newest
 
 
 def _digest(table: str, target: str) -> str:

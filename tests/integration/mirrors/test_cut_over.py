@@ -299,6 +299,17 @@ def test_the_table_is_dropped_when_nobody_has_written_it(client, engine, opened,
     assert client.leases.list_lease() == []
 
 
+def test_the_table_is_not_dropped_behind_an_insert_that_waits_for_no_lease(client, opened, over):
+    """DROP waits for its lock, and then its rows would be gone."""
+    hive = client.open_txn()
+    assert client.lock(INSERT, txn_id=hive).state is LockState.ACQUIRED
+    client.allocate_write_ids("w.t", hive)
+    with pytest.raises(MirrorDivergedError, match=r"was not dropped: .* is writing now"):
+        retire(client, opened, "w.t", TARGET)
+    client.commit_txn(hive)
+    assert client.catalog.find_tables(["w.t"])
+
+
 def test_only_a_mirror_is_handed_over(client, opened, engine):
     for verb in (cut_over, take_back, retire):
         with pytest.raises(NoSuchObjectError, match="hive-acid mirror run"):
