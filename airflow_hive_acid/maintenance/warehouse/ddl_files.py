@@ -268,6 +268,7 @@ class WarehouseFiles:
             table_location=table.location, staging=staging,
         )  # fmt: skip
         places = [p.location for p in partitions if self._filesystem.exists(p.location)]
+        places += self._left_behind(table, partitions)
         staged = [paths.join(staging, "data", str(index), base_name(write_id)) for index in range(len(places))]
         for directory in staged:
             self._filesystem.make_directory(directory)
@@ -277,6 +278,13 @@ class WarehouseFiles:
         for directory, target in zip(staged, manifest["directories"], strict=True):
             self._filesystem.rename_directory(directory, target)
         self._filesystem.delete(staging, inside=table.location)
+
+    def _left_behind(self, table: Table, partitions: Sequence[Partition]) -> list[str]:
+        """Directories in which partitions lay before SET LOCATION, and will lie when they are added again."""
+        homes = {paths.join(table.location, p.name): p.location.rstrip("/") for p in partitions}
+        owner_of = self._client.catalog.owner_of_location
+        moved = [home for home, place in homes.items() if place != home and self._filesystem.exists(home)]
+        return [home for home in moved if owner_of(home, around=False) is None]
 
     def leave(self, table: Table, place: str) -> None:
         """Remove what aborted txns have written into a directory that a partition leaves.

@@ -73,3 +73,20 @@ def test_a_partition_with_aborted_rows_among_others_stays_where_it_is(
         move(client, fs, f"{table.location}/elsewhere")
     assert client.catalog.get_partition("default.p", "k=a").location == table.place("k=a")
     assert client.show_locks() == []
+
+
+def test_a_partition_that_was_dropped_elsewhere_starts_empty_in_its_own_directory(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """
+    t1  rows in the partition's directory
+    t2  SET LOCATION: they stay there, and are nobody's
+    t3  DROP PARTITION
+    t4  the partition is added again, where its name says
+    """
+    table = make_table("default.p", "k")
+    table.insert(3, "k=a")
+    move(client, fs, f"{table.location}/elsewhere")
+    client.catalog.drop_partitions("default.p", ["k=a"], files=WarehouseFiles(client, fs))
+    client.catalog.add_partitions("default.p", ["k=a"])
+    assert lines(client, table, "k=a") == []
