@@ -120,6 +120,7 @@ class Expressions:
         self._java_column = sql.Column
         self._static = sql.catalyst.expressions.objects.StaticInvoke
         self._more = (jvm.scala.Option.apply(None),) if _HAS_CLASSIC else ()
+        self._jvm = jvm
 
     def expression(self, column: Column) -> Any:
         """The expression of a column."""
@@ -139,6 +140,15 @@ class Expressions:
         :param types: a Scala sequence of their types; empty: as they are.
         """
         return self._static(java_class, kind, method, arguments, types, True, True, True, *self._more)
+
+    def nano_time(self) -> Column:
+        """The clock of the JVM, read for each row whenever that is computed."""
+        jvm = self._jvm
+        clock = jvm.java.lang.Class.forName("java.lang.System")
+        kind = jvm.org.apache.spark.sql.types.DataType.fromDDL("bigint")
+        none = jvm.org.apache.spark.api.python.PythonUtils.toSeq(jvm.java.util.ArrayList())
+        # Not deterministic, or the optimizer would read the clock once for all.
+        return self.column(self._static(clock, kind, "nanoTime", none, none, True, True, False, *self._more))
 
 
 def error_condition(failure: PySparkException) -> tuple[str, dict[str, str]]:

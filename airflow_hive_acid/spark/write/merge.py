@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from airflow_hive_acid.errors import CardinalityViolationError, InvalidArgumentsError
+from airflow_hive_acid.errors import CardinalityViolationError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.format.names import delta_name, parse_bucket_file
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import full_text
@@ -37,6 +37,7 @@ from airflow_hive_acid.spark.write.change import (
     with_assigned,
 )
 from airflow_hive_acid.spark.write.insert import InsertWriter, checked, default_of, without_value
+from airflow_hive_acid.spark.write.kept_rows import can_be_lost, times, with_time
 from airflow_hive_acid.spark.write.output import merged
 from airflow_hive_acid.spark.write.sink import sink_for
 
@@ -77,19 +78,29 @@ def merge(spark: SparkSession, step: Merge, staging: Staging) -> MergeOutcome:
     source has are listed and read.
 
     :raises CardinalityViolationError: when several source rows match one target row.
+    :raises JobFailedError: when rows of the source had to be made again while their numbers counted.
     """
     kept: list[DataFrame] = []
     try:
         source = rows_of(spark, step.source)
         small = _is_small(source)
         # Kept, because the numbers of its rows must not change between its uses.
-        source = _keep(source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}"), kept)
-        if not small:
+        source = source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}")
+        lost = can_be_lost(spark)
+        source = _keep(with_time(source) if lost else source, kept)
+        if lost or not small:
             source.count()  # fills the cache; only then Spark knows the size
             small = _is_small(source)
+        made = times(source) if lost else {}
         source = source.alias(step.source_alias)
         target = matching_partitions(spark, step, source) if small else step.target
-        return _Merge(spark, step, open_table(spark, target), staging).run(source, small, kept)
+        outcome = _Merge(spark, step, open_table(spark, target), staging).run(source, small, kept)
+        if lost and times(source) != made:
+            raise JobFailedError(
+                f"MERGE INTO {step.target.table}: an executor that kept rows of the source was lost, and they were "
+                "made again, perhaps in another order; nothing is published: run the statement again"
+            )
+        return outcome
     finally:
         for frame in kept:
             frame.unpersist()

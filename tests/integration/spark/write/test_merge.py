@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import CardinalityViolationError, InvalidArgumentsError
+from airflow_hive_acid.errors import CardinalityViolationError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.format.jobs import Assignment, MergeClause
+from airflow_hive_acid.spark.write import merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,3 +158,34 @@ def test_unknown_columns_are_refused(acid_table: Callable) -> None:
         table.merge("select 2 as id", "t.id = s.id", clause("insert", False, x="s.id"))
     with pytest.raises(InvalidArgumentsError, match="there is no column x"):
         table.merge("select 1 as id", "t.id = s.id", clause("update", True, x="s.id"))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_rows_of_the_source_that_were_made_again_end_the_statement(
+    acid_table: Callable, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """An executor that is lost takes kept rows along, and their numbers are others then.
+
+    t1  the rows of the source are numbered and kept, the numbers of those that match are gathered
+    t2  the executor dies; its rows are made again, in another order
+    t3  the rows whose numbers matched nothing are inserted: others than those that match nothing
+    """
+    monkeypatch.setattr(merge, "can_be_lost", lambda _: True)
+    write = merge._Merge._write_inserts
+
+    def after_a_loss(self: Any, *given: Any) -> Any:
+        if lost:
+            self._spark.catalog.clearCache()
+        return write(self, *given)
+
+    monkeypatch.setattr(merge._Merge, "_write_inserts", after_a_loss)
+    table = acid_table("id int, v bigint")
+    table.insert("select 1, 0L union all select 2, 0L")
+    source = "select id % 4 as id, count(*) as n from range(0, 40) group by id % 4"
+    clauses = clause("update", True, v="s.n"), clause("insert", False, id="cast(s.id as int)", v="s.n")
+    if lost:
+        with pytest.raises(JobFailedError, match="rows of the source was lost"):
+            table.merge(source, "t.id = s.id", *clauses)
+        return
+    table.merge(source, "t.id = s.id", *clauses)
+    assert table.rows() == [(0, 10), (1, 10), (2, 10), (3, 10)]
