@@ -11,6 +11,7 @@ from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, ReplicationBusyError, ReplicationGapError
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.links import LINKS
+from airflow_hive_acid.hooks.lives import task_life
 from airflow_hive_acid.hooks.replication import REPLICATED, open_sites, policy_asset, policy_of
 from airflow_hive_acid.hooks.tasks import agent_info, error_of_event, fail_task, stop_on_kill
 from airflow_hive_acid.triggers.replication import ReplicationFreeTrigger, ReplicationNewsTrigger
@@ -191,8 +192,8 @@ class HiveAcidReplicationOperator(BaseOperator):
         So what a try has brought and could not tell of is told of by the next one.
         """
         store = context.get("task_state_store")
-        # A task that is run anew on purpose has more tries than before: that is another life (decision 18).
-        key = f"{_STORE_KEY}_{context['ti'].max_tries}"
+        # A task that is run anew on purpose is another life, which has told of nothing yet (decision 18).
+        key = f"{_STORE_KEY}_{task_life(context)}"
         noted = None if store is None else store.get(key)
         if isinstance(noted, int):
             return noted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG
@@ -114,7 +115,8 @@ def context(store=None, tries=2, **told):
 
 
 class Store(dict):
-    set = dict.__setitem__
+    def set(self, key, value, retention=None):
+        self[key] = value
 
 
 @pytest.mark.backends("sqlite")
@@ -137,6 +139,28 @@ def test_a_retry_tells_of_what_the_try_before_brought_and_could_not_tell_of(site
     for later in (context(Store()), context(store, tries=5)):
         operator.execute(later)
         assert later["told"] == []
+
+
+@pytest.mark.backends("sqlite")
+def test_a_clear_after_the_retries_were_lowered_tells_of_nothing_again(sites, world):
+    """
+    t1  retries=1: the task brings a commit and tells of it, in its first try of 2 at most
+    t2  the DAG says retries=0; the task is cleared: one try was, and none is to follow (max_tries stays)
+    """
+    operator = HiveAcidReplicationOperator(task_id="t", policy=POLICY)
+    operator.execute(context(Store()))
+    world.write()
+
+    def task_of(retries, clears):
+        return {"task": SimpleNamespace(retries=retries), "dag_run": SimpleNamespace(clear_number=clears)}
+
+    store = Store()
+    first = context(store, tries=1, **task_of(retries=1, clears=0))
+    operator.execute(first)
+    assert [extra["kind"] for _, extra in first["told"]] == ["replicated"]
+    cleared = context(store, tries=1, **task_of(retries=0, clears=1))
+    operator.execute(cleared)
+    assert cleared["told"] == []
 
 
 @pytest.mark.backends("sqlite")
