@@ -60,7 +60,8 @@ def rows(
     row = schema.row_type(columns)
     if snapshot.format == "orc":
         own = snapshot.transactional
-        origins = [_origin(file) for file in wanted] if own else ()
+        # Into a plain table anybody may have put a file, under whatever name.
+        origins = [_origin(file) if own else file.uri for file in wanted]
         stored = stored_columns(fs, wanted, columns, altered=snapshot.altered, own=own, origins=origins)
         return scan_plain(spark, row, wanted, partitions, stored)
     if snapshot.format == "parquet" and snapshot.altered:

@@ -147,6 +147,21 @@ def test_columns_of_files_that_call_them_otherwise_are_found_by_their_place(
     assert rows(engine, "SELECT a, b FROM turned WHERE b = 'x'") == [[1, "x"]]
 
 
+def test_a_file_that_came_into_a_plain_table_later_may_call_its_columns_otherwise(
+    real_engine: Engine, client: MetastoreClient
+) -> None:
+    """A Hive's LOAD DATA moves files of somebody else in as they are; the first file does not speak for those."""
+    engine = real_engine
+    engine.run(f"CREATE TABLE t (a INT, b STRING) {PLAIN.format('ORC')}; INSERT INTO t VALUES (1, 'x')")
+    engine.run(f"CREATE TABLE s (key INT, label STRING) {PLAIN.format('ORC')}; INSERT INTO s VALUES (2, 'y')")
+    target, source = (Path(client.catalog.get_table(f"default.{n}").location.removeprefix("file:")) for n in "ts")
+    (written,) = (file for file in source.iterdir() if not file.name.startswith((".", "_")))
+    shutil.copy(written, target / "arrived")
+    engine.run("INSERT INTO t VALUES (3, 'z')")  # so that it is the first one in no order of a listing
+    assert rows(engine, "SELECT a, b FROM t ORDER BY a") == [[1, "x"], [2, "y"], [3, "z"]]
+    assert rows(engine, "SELECT a FROM t WHERE b = 'y'") == [[2]]
+
+
 def test_a_batch_fills_the_columns_that_its_records_name_whatever_order_the_table_has_by_then(
     real_engine: Engine,
 ) -> None:
