@@ -15,10 +15,13 @@ from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.catalog import PartitionAlteration, named_by
+from airflow_hive_acid.metastore.names import as_stored, normal_value
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.pruning import PartitionFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.outcomes.results import Rows
     from airflow_hive_acid.metastore.catalog import Partition, Table
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 _COMPARISONS: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
 }  # fmt: skip
+
+_TEXTS = ("string", "varchar", "char")
 
 _CHANGES_WHAT_PINS_READ = (
     alter.RenameTable, alter.RenamePartition, alter.DropPartitions, alter.AlterColumns, alter.ChangeColumn,
@@ -199,15 +204,25 @@ def _matching(context: Context, table: Table, clause: tuple[tuple[str, str, str]
     if len(exact) == len(clause) == len(kinds):
         wanted = named_by(context.client.database, table, exact)
         return list(catalog.find_partitions(name, [wanted]).values())
+    columns = tuple(kinds)
+    same = [
+        (columns.index(column), normal_value(f"{column} of {name}", kinds[column], value))
+        for column, operator, value in clause
+        if operator == "=" and not kinds[column].startswith(_TEXTS)
+    ]
     terms = tuple(
         _COMPARISONS[operator](this=exp.column(column), expression=exp.Literal.string(value))
         for column, operator, value in clause
+        if operator != "=" or kinds[column].startswith(_TEXTS)
     )
     chosen = PartitionFilter(tuple(kinds.items()), (terms,))
+
+    def may_be_meant(values: Sequence[str]) -> bool:
+        given = all(as_stored(kinds[columns[at]], values[at]) == value for at, value in same)
+        return given and chosen.decides(values) is not False
+
     # What is surely not meant is neither sent by the database, where that can tell, nor held.
-    candidates = catalog.list_partitions(
-        name, condition_of(chosen), keeps=lambda values: chosen.decides(values) is not False
-    )
+    candidates = catalog.list_partitions(name, condition_of(chosen), keeps=may_be_meant)
     for partition in candidates:
         if chosen.decides(partition.values) is None:
             raise InvalidArgumentsError(

@@ -17,7 +17,7 @@ from airflow_hive_acid.engine.tables.snapshots import partition_refs
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.metastore.catalog import And, Between, Compare, Condition, In, Or
-from airflow_hive_acid.metastore.names import stored_char
+from airflow_hive_acid.metastore.names import as_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -102,11 +102,11 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
             self.look_up(spelled.names)
             name = spelled.choose(self._table.qualified_name, [n for n in spelled.names if n in self])
             return [self[name]] if name in self else []
-        wanted = [(i, stored_char(c.type, given[c.name])) for i, c in enumerate(columns) if c.name in given]
+        wanted = [(i, as_stored(c.type, given[c.name])) for i, c in enumerate(columns) if c.name in given]
         return [
             part
             for part in self.values()
-            if all(stored_char(columns[i].type, part.values[i]) == value for i, value in wanted)
+            if all(as_stored(columns[i].type, part.values[i]) == value for i, value in wanted)
         ]
 
     def __getitem__(self, name: str) -> PartitionRef:

@@ -180,9 +180,9 @@ _READERS: dict[str, Callable[[str, str], str | None]] = {
     "date": _date, "timestamp": _timestamp, "boolean": _boolean, "decimal": _decimal, "double": _double,
     "float": _float, "varchar": _varchar, "char": _char,
 }  # fmt: skip
-_SEVERAL_TEXTS = ("boolean", "decimal", "double", "float", "timestamp")
 _TEXTS = ("char", "varchar")
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_SEVERAL_TEXTS = (*_BITS, "boolean", "date", "decimal", "double", "float", "timestamp")
 
 
 def _whole_fits(stored: str, type_text: str) -> bool:

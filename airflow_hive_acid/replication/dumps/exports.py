@@ -32,7 +32,7 @@ from airflow_hive_acid.metastore.catalog import (
     read_whole_partitions,
     sharing_columns,
 )
-from airflow_hive_acid.metastore.names import Spellings, TableName, stored_char, table_name
+from airflow_hive_acid.metastore.names import Spellings, TableName, as_stored, table_name
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.dumps.dump import Dump, DumpFile, Scope, write_documents
@@ -295,9 +295,9 @@ def _sorted(partitions: Iterable[WholePartition]) -> tuple[WholePartition, ...]:
 
 
 def _values(table: Table, partition: str) -> dict[str, str]:
-    """The values of a partition, those of CHAR columns with all their blanks."""
+    """The values of a partition as a Hive stores them, those of CHAR columns with all their blanks."""
     types = {column.name: column.type for column in table.partition_columns}
-    return {key: stored_char(types[key], value) for key, value in parse_partition_name(partition)}
+    return {key: as_stored(types[key], value) for key, value in parse_partition_name(partition)}
 
 
 def _partition_names(table: Table, specs: Sequence[PartitionSpec]) -> tuple[list[Spellings], list[dict[str, str]]]:
@@ -308,7 +308,7 @@ def _partition_names(table: Table, specs: Sequence[PartitionSpec]) -> tuple[list
         if isinstance(spec, Mapping) and len(spec) < len(table.partition_columns):
             types = {column.name: column.type for column in table.partition_columns}
             values = {
-                key.lower(): stored_char(types.get(key.lower(), ""), value) if value else DEFAULT_PARTITION
+                key.lower(): as_stored(types.get(key.lower(), ""), value) if value else DEFAULT_PARTITION
                 for key, value in spec.items()
             }
             if unknown := values.keys() - {c.name for c in table.partition_columns}:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from sqlglot import exp
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.catalog import check_partition_value
-from airflow_hive_acid.metastore.names import insertable_value
+from airflow_hive_acid.metastore.names import as_stored, insertable_value
 from airflow_hive_acid.sql.model.origins import Fragment
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column
 from airflow_hive_acid.sql.text.quoting import identifier
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.plans import TableFacts
     from airflow_hive_acid.sql.model.statements import DataStatement, Insert, Merge, MergeWhen, Origin
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 Assignments = tuple[tuple[str, "Fragment"], ...]
 Partition = tuple[tuple[str, str], ...]
 
@@ -87,8 +84,7 @@ def insert_partition(statement: Insert, facts: TableFacts) -> tuple[Partition, t
         if value in ("", DEFAULT_PARTITION):
             static.append((column.name, DEFAULT_PARTITION))
             continue
-        if column.type in _INTEGERS and _WHOLE_NUMBER.fullmatch(value):
-            value = str(int(value))  # '01' is 1, as in Hive
+        value = as_stored(column.type, value)  # '01' is 1, as in Hive
         try:
             check_partition_value(f"{column.name} of {facts.qualified_name}", column.type, value)
             # As the rows of a query would have it, or an OVERWRITE would leave theirs beside it.

@@ -10,6 +10,8 @@ import pytest
 from airflow_hive_acid.errors import BadRecordError, HiveAcidError, InvalidArgumentsError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_hive_acid.engine import Engine
 
 pytestmark = pytest.mark.spark
@@ -146,6 +148,26 @@ def test_a_static_value_is_the_partition_that_rows_of_a_query_are_in(engine: Eng
     assert _rows(engine, "SHOW PARTITIONS w.d") == [["k=1.5"]]
     engine.run("TRUNCATE TABLE w.d PARTITION (k = 1.50)")
     assert _rows(engine, "SELECT count(*) FROM w.d") == [[0]]
+
+
+def test_every_clause_means_the_partition_of_a_value_however_that_is_written(engine: Engine, tmp_path: Path) -> None:
+    """``01`` of an INT and ``2024-1-2`` of a DATE, of all partition columns and of some."""
+    engine.run("CREATE TABLE w.m (a INT) PARTITIONED BY (k INT, d DATE) STORED AS ORC")
+    whole, some = "PARTITION (k = '01', d = '2024-1-2')", ("PARTITION (k = '01')", "PARTITION (d = '2024-1-2')")
+    there = ["k=1/d=2024-01-02"]
+    engine.run(f"ALTER TABLE w.m ADD {whole}; ALTER TABLE w.m ADD IF NOT EXISTS {whole}")
+    assert _rows(engine, "SHOW PARTITIONS w.m") == [there]
+    for clause in (whole, *some):
+        engine.run(f"INSERT INTO w.m {whole} VALUES (1)")  # noqa: S608 - a clause of the test
+        assert _rows(engine, "SELECT a FROM w.m") == [[1]]
+        engine.run(f"EXPORT TABLE w.m {clause} TO '{tmp_path}/{len(clause)}'; TRUNCATE TABLE w.m {clause}")
+        assert _rows(engine, "SELECT a FROM w.m") == []
+    engine.run(
+        f"DESCRIBE FORMATTED w.m {whole}; ALTER TABLE w.m {whole} RENAME TO PARTITION (k = '+2', d = '2024-1-3')"
+    )
+    assert _rows(engine, "SHOW PARTITIONS w.m") == [["k=2/d=2024-01-03"]]
+    engine.run(f"ALTER TABLE w.m ADD {whole}; ALTER TABLE w.m DROP {some[1]}")
+    assert _rows(engine, "SHOW PARTITIONS w.m") == [["k=2/d=2024-01-03"]]
 
 
 @pytest.mark.parametrize(

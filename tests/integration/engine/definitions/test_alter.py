@@ -136,6 +136,30 @@ def test_a_comparison_that_cannot_be_decided_drops_nothing(engine, client):
     assert names(client, "w.n") == ["k=1"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "other", "written"),
+    [("INT", "1", "2", "01"), ("DATE", "2024-01-02", "2024-01-03", "2024-1-2"), ("DOUBLE", "1.0", "2.0", "1"),
+     ("DECIMAL(5,2)", "1.5", "2.5", "1.50"), ("BOOLEAN", "true", "false", "TRUE"), ("STRING", "a", "b", "a")],
+)  # fmt: skip
+def test_a_drop_may_give_some_of_the_values_however_they_are_written(engine, client, kind, value, other, written):
+    engine.run(
+        f"CREATE TABLE w.n (a INT) PARTITIONED BY (k {kind}, m INT) STORED AS ORC;"
+        f"ALTER TABLE w.n ADD PARTITION (k = '{value}', m = 1) PARTITION (k = '{other}', m = 1);"
+        f"ALTER TABLE w.n DROP PARTITION (k = '{written}')"
+    )
+    assert names(client, "w.n") == [f"k={other}/m=1"]
+    with pytest.raises(NoSuchObjectError, match="nothing was dropped"):
+        engine.run(f"ALTER TABLE w.n DROP PARTITION (k = '{written}', m > 0)")
+    engine.run(f"ALTER TABLE w.n DROP PARTITION (k = '{other}', m > 0)")
+    assert names(client, "w.n") == []
+
+
+def test_a_drop_of_what_is_no_value_of_its_column_is_refused(engine):
+    engine.run("CREATE TABLE w.n (a INT) PARTITIONED BY (k INT, m INT) STORED AS ORC")
+    with pytest.raises(InvalidArgumentsError, match=r"k of w\.n is int; 'two' is no value of that type"):
+        engine.run("ALTER TABLE w.n DROP IF EXISTS PARTITION (k = 'two')")
+
+
 def test_partitions_of_a_plain_table_go_with_their_files_if_those_are_its_own(engine, client, plain):
     engine.run(f"ALTER TABLE {plain} ADD PARTITION (k='a') PARTITION (k='b')")
     places = {p.name: path_of(p.location) for p in client.catalog.list_partitions(plain)}
