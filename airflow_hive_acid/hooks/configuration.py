@@ -68,7 +68,7 @@ def worker_pools() -> dict[str, int]:
     pools: dict[str, int] = {}
     for pool, given in sorted(found.items()):
         text = str(given).strip()
-        if not text.isdigit():
+        if not (text.isascii() and text.isdigit()):
             raise InvalidArgumentsError(
                 f"hive.compactor.worker.{pool}.threads = {text!r} is no number of workers; write 0 or more"
             )

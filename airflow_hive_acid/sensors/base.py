@@ -22,6 +22,7 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS
 from airflow_hive_acid.hooks.tasks import error_of_event, fail_task
+from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -63,6 +64,7 @@ class MetastoreSensor(BaseSensorOperator):
         self.linked: dict[str, Any] = {}
         self._asked: Question | None = None
         self._last = ""
+        self._failures = 0
         self._answer: dict[str, Any] | None = None
 
     def question(self, client: MetastoreClient) -> Question:
@@ -87,15 +89,21 @@ class MetastoreSensor(BaseSensorOperator):
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
 
-        self.linked = self.page()
         try:
+            self.linked = self.page()
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 if self._asked is None:
                     self._asked = self.question(client)
                 looked = self._asked.ask(client)
         except HiveAcidError as error:
+            # As in the triggerer: who waits already gets over an outage.
+            if self._last and error.retryable and self._failures < MetastoreWaitTrigger.tolerated_failures:
+                self._failures += 1
+                self.log.warning("Looked %d times in vain: %s", self._failures, error)
+                return False
             fail_task(error)
+        self._failures = 0
         return self._judge(looked)
 
     def _judge(self, looked: Looked) -> bool:
@@ -157,6 +165,15 @@ class MetastoreSensor(BaseSensorOperator):
         if event["status"] != "success":
             fail_task(error_of_event(event))
         return event.get("answer") or None
+
+
+def listed(value: Any) -> list[Any]:
+    """One or several that may have come through a template, which makes a list text: ``[1, 2]``."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("[") and text.endswith("]"):
+            return [part.strip() for part in text[1:-1].split(",") if part.strip()]
+    return [value] if value is None or isinstance(value, int | str) else list(value)
 
 
 def number(name: str, value: int | str | None) -> int | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.links import object_filters
-from airflow_hive_acid.sensors.base import MetastoreSensor, number
+from airflow_hive_acid.sensors.base import MetastoreSensor, listed, number
 from airflow_hive_acid.triggers.compactions import CompactionsQuestion, CompactionWaitTrigger
 
 if TYPE_CHECKING:
@@ -61,13 +61,10 @@ class HiveAcidCompactionSensor(MetastoreSensor):
 
     def _requests(self) -> tuple[int, ...] | None:
         """The ids; a template makes a list text as well."""
-        if isinstance(self.request_id, str):
-            text = self.request_id.strip()
-            if text.startswith("[") and text.endswith("]"):
-                return self._numbers(part for part in text[1:-1].split(",") if part.strip())
-        elif self.request_id is not None and not isinstance(self.request_id, int):
-            return self._numbers(self.request_id)
-        one = number("request_id", self.request_id)
+        given = listed(self.request_id)
+        if given != [self.request_id]:
+            return self._numbers(given)
+        one = number("request_id", given[0])
         return None if one is None else (one,)
 
     def _numbers(self, given: Iterable[int | str]) -> tuple[int, ...]:

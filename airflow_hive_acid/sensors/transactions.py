@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.faces import renamed
-from airflow_hive_acid.sensors.base import MetastoreSensor, number
+from airflow_hive_acid.sensors.base import MetastoreSensor, listed, number
 from airflow_hive_acid.triggers.ended import TxnsEndedTrigger, TxnsQuestion
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class HiveAcidTransactionSensor(MetastoreSensor):
         return tuple(dict.fromkeys(one for one in found if one is not None))
 
     def _given(self) -> list[Any]:
-        return [self.txn_id] if self.txn_id is None or isinstance(self.txn_id, int | str) else list(self.txn_id)
+        return listed(self.txn_id)
 
 
 __getattr__ = renamed(__name__, {"HiveTransactionSensor": "HiveAcidTransactionSensor"})

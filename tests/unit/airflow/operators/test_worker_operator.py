@@ -189,9 +189,10 @@ def test_pools_with_workers_are_those_with_threads(monkeypatch, tmp_path):
     monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_WORKER_REPORTS_THREADS", "2")
     monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_WORKER_THREADS", "9")
     assert worker_pools() == {"Etl": 3, "reports": 2}
-    monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_WORKER_REPORTS_THREADS", "many")
-    with pytest.raises(InvalidArgumentsError, match=r"hive\.compactor\.worker\.reports\.threads = 'many'"):
-        worker_pools()
+    for text in ("many", "²"):
+        monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_WORKER_REPORTS_THREADS", text)
+        with pytest.raises(InvalidArgumentsError, match=rf"hive\.compactor\.worker\.reports\.threads = '{text}'"):
+            worker_pools()
 
 
 def test_worker_id_is_not_a_host_of_a_metastore_service(client, table, context):

@@ -334,6 +334,62 @@ def test_soft_fail_also_skips_what_fails_for_good(tables, conn_id, deferrable):
         sensor.execute({})
 
 
+def test_a_wait_in_a_worker_gets_over_an_outage_of_the_metastore(client, conn_id, monkeypatch):
+    """
+    t1  the sensor has looked; the metastore goes away for two looks, as it may in the triggerer
+    t2  it is back, and the txn has ended
+    t3  of another sensor it is away at the first look: Airflow tries again
+    """
+    txn_id, asked, outages = client.open_txn(), TxnsQuestion.ask, 2
+
+    def ask(question, now):
+        nonlocal outages
+        if outages == 2 and not sensor._last:
+            return asked(question, now)
+        if outages:
+            outages -= 1
+            raise MetastoreUnavailableError("gone")
+        client.commit_txn(txn_id)
+        return asked(question, now)
+
+    monkeypatch.setattr(TxnsQuestion, "ask", ask)
+    arguments = {"hive_acid_conn_id": conn_id, "deferrable": False, "poke_interval": 0.01, "timeout": 60}
+    sensor = HiveAcidTransactionSensor(task_id="s", txn_id=txn_id, **arguments)
+    assert sensor.execute({}) == {"states": {str(txn_id): "committed"}}
+    outages = 1
+    with pytest.raises(AirflowException, match="gone"):
+        HiveAcidTransactionSensor(task_id="s", txn_id=txn_id, **arguments).execute({})
+
+
+def test_a_metastore_that_stays_away_ends_a_wait_in_a_worker(client, conn_id, monkeypatch):
+    sensor = HiveAcidTransactionSensor(task_id="s", txn_id=client.open_txn(), hive_acid_conn_id=conn_id)
+    assert sensor.poke({}) is False
+    looks = []
+
+    def ask(question, now):
+        looks.append(now)
+        raise MetastoreUnavailableError("gone")
+
+    monkeypatch.setattr(TxnsQuestion, "ask", ask)
+    assert [sensor.poke({}) for _ in range(10)] == [False] * 10
+    with pytest.raises(AirflowException, match="gone"):
+        sensor.poke({})
+    assert len(looks) == 11
+
+
+def test_several_txns_may_come_as_the_text_of_a_template(client, conn_id):
+    first, second = client.open_txn(), client.open_txn()
+    client.commit_txn(first)
+    client.commit_txn(second)
+    sensor = HiveAcidTransactionSensor(task_id="s", txn_id=f"[{first}, {second}]", hive_acid_conn_id=conn_id)
+    assert sensor.execute({}) == {"states": {str(first): "committed", str(second): "committed"}}
+
+
+def test_a_hostile_request_fails_for_good_in_words(conn_id):
+    with pytest.raises(AirflowFailException, match="request_id must be a number, not 'five'"):
+        HiveAcidCompactionSensor(task_id="s", request_id="five", hive_acid_conn_id=conn_id).execute({})
+
+
 def test_metastore_that_could_not_be_asked_is_tried_again_by_airflow():
     sensor = HiveAcidTransactionSensor(task_id="s", txn_id=1)
     with pytest.raises(AirflowException, match="MetastoreUnavailableError: gone") as caught:
