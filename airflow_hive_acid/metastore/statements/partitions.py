@@ -28,7 +28,7 @@ from airflow_hive_acid.metastore.catalog.values.partition_alteration import (
     place_of_partition,
 )
 from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
-from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.compaction.model import CompactionState, Resource
 from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.names.objects import table_name
@@ -104,8 +104,24 @@ class PartitionStatements:
                 self._catalog.events.partition_altered(connection, whole, write_id=write_id)
                 return self._catalog.partition_in(connection, found, new_name)
 
-            with moving(files, ddl, key, before.location, target):
-                return ddl.commit(change)
+            try:
+                with moving(files, ddl, key, before.location, target):
+                    return ddl.commit(change)
+            except AlreadyExistsError:
+                if not self._is_left_by_a_drop(key, new_name, target):
+                    raise
+                raise AlreadyExistsError(
+                    f"{before.location} cannot become {target}, where files of the partition {new_name} lie that was "
+                    "dropped, until the Cleaner has removed them: wait for it, or run 'hive-acid maintenance cleaner "
+                    "--once' when nobody reads them any more, then try again"
+                ) from None
+
+    def _is_left_by_a_drop(self, key: TableName, partition: str, place: str) -> bool:
+        """Whether the Cleaner has yet to remove what a partition that was dropped has left there."""
+        queued = self._client.compactions.show(
+            database=key.database, table=key.name, partition=partition, state=CompactionState.READY_FOR_CLEANING
+        )
+        return any(request.soft_deleted_location == place for request in queued)
 
     def alter_partition(
         self, name: str, spec: PartitionSpec, asked: PartitionAlteration, *, files: DdlFiles | None = None,
