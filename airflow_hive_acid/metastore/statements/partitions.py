@@ -38,6 +38,7 @@ from airflow_hive_acid.metastore.txns.job_places import jobs_in_the_way
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
 
@@ -133,7 +134,7 @@ class PartitionStatements:
         and what lay in the old one stays there and is nobody's.
 
         :param files: fences what jobs of dead txns left running, and removes what they wrote, before the directory of a
-            partition changes.
+            partition changes; makes the new one, if it is not there: to a reader that is a disk that is away (R17).
         :raises InvalidArgumentsError: naming what cannot be, and the remedy; nothing was changed.
         :raises JobsAliveError: when the directory is to change and a job may still write into the table.
         """
@@ -145,11 +146,15 @@ class PartitionStatements:
             self._catalog.ids.reserve(IdKind.COLUMNS, 1)
         type = LockType.SHARED_READ if asked.is_shared else LockType.EXCLUSIVE
         with ddl_transaction(self._client, [partition_lock(key, planned.name, type)], agent_info=agent_info) as ddl:
+            making: AbstractContextManager[None] = contextlib.nullcontext()
             if files is not None and asked.location is not None:
                 files.fence(self._in_the_way(key, (planned.name,)))
                 left = self._catalog.get_partition(name, planned.name).location  # R3: under the lock
-                if table.is_transactional and left != place_of_partition(table, planned.name, asked.location):
-                    files.leave(table, left)
+                place = place_of_partition(table, planned.name, asked.location)
+                if left != place:
+                    if table.is_transactional:
+                        files.leave(table, left)
+                    making = files.making(ddl.txn_id, key, [place])
             write_id = ddl.allocate(key) if table.is_transactional else None
 
             def operation(connection: Connection) -> Partition:
@@ -165,7 +170,8 @@ class PartitionStatements:
                 self._catalog.events.partition_altered(connection, before, write_id=write_id)
                 return self._catalog.partition_in(connection, found, partition.name)
 
-            return ddl.commit(operation)
+            with making:
+                return ddl.commit(operation)
 
     def drop_partitions(
         self, name: str, partitions: Iterable[PartitionSpec], *, files: DdlFiles, if_exists: bool = False,

@@ -181,6 +181,25 @@ def test_a_partition_has_properties_and_a_place(engine, client, tmp_path):
     assert client.catalog.get_partition("w.p", "k=a").location == f"file:{tmp_path}/elsewhere"
 
 
+@pytest.mark.parametrize("table", ["w.p", "plain"])
+def test_a_partition_that_gets_another_directory_can_be_read_there(engine, client, plain, tmp_path, table):
+    """A directory that is not there is a disk that is away: every query of the table would be refused."""
+    table = plain if table == "plain" else table
+    engine.run(
+        f"ALTER TABLE {table} ADD PARTITION (k='a');"
+        f"ALTER TABLE {table} PARTITION (k='a') SET LOCATION 'file:{tmp_path}/x/elsewhere/'"
+    )
+    assert (tmp_path / "x" / "elsewhere").is_dir()
+    assert client.show_locks() == []
+
+
+def test_a_directory_that_no_partition_gets_is_not_made(engine, client, plain, tmp_path):
+    engine.run(f"ALTER TABLE {plain} ADD PARTITION (k='a') LOCATION '{tmp_path}/a' PARTITION (k='b')")
+    with pytest.raises(InvalidArgumentsError):
+        engine.run(f"ALTER TABLE {plain} PARTITION (k='b') SET LOCATION 'file:{tmp_path}/a/inside'")
+    assert not (tmp_path / "a" / "inside").exists()
+
+
 def test_partitions_are_added_where_their_files_lie(engine, client, plain, tmp_path):
     """Nothing is said about rows that nobody has counted: Hive would answer count(*) from it."""
     engine.run(
