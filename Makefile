@@ -190,14 +190,16 @@ soak: install
 test-crashes: install
 	@$(BIN)/python -m pytest -q -rP --crashes-every 1 $(PARALLEL) tests/integration/engine/crashes/test_crash_matrix.py tests/integration/spark/jobs/test_service_crashes.py
 
-## make test-programs  40 random programs of DML on our engine, beside a plain model in Python; make test has 4 of them
+## make test-programs  40 random programs of DML and 10 of kinds of tables and DDL, beside plain models in Python; make test has 4 and 1
+TABLE_PROGRAMS := tests/integration/sql/random_tables
 test-programs: install $(CLASSES)
 	@$(BIN)/python -m pytest -q --backend sqlite --programs 40 tests/integration/sql/test_random_programs.py
+	@$(BIN)/python -m pytest -q --backend sqlite --programs 10 $(TABLE_PROGRAMS)
 
-## make test-programs-long  200 of them (PROGRAMS=500: so many)
+## make test-programs-long  200 of each (PROGRAMS=500: so many)
 test-programs-long: PROGRAMS = 200
 test-programs-long: install
-	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py
+	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py $(TABLE_PROGRAMS)
 
 ## make test-corpus    everyday statements and TPC-H beside plain Spark, all of them (CORPUS=small for a few of each kind)
 .PHONY: test-corpus

@@ -169,7 +169,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--accelerator",
         choices=("auto", "off"),
         default="auto",
-        help="off: in-process Spark tests do without the optional jar (default: with it, if there is a Java compiler)",
+        help="off: Sparks that tests share do without the optional jar (default: with it, if there is a Java compiler)",
     )
     parser.addoption(
         "--crashes-every",
@@ -469,9 +469,13 @@ def spark_application(
 ) -> Iterator[OneApplication]:
     """Starts real Spark applications by spark-submit, the same one again and again."""
     from airflow_hive_acid.engine import SparkSubmitLauncher
+    from airflow_hive_acid.spark.conf import ACCELERATOR_KEY
 
     logs = tmp_path_factory.mktemp("spark-logs")
-    one = OneApplication(SparkSubmitLauncher("local[2]", conf=_spark_conf(pytestconfig), log_directory=logs))
+    conf = _spark_conf(pytestconfig)
+    if pytestconfig.getoption("--accelerator") == "off":
+        conf[ACCELERATOR_KEY] = "off"
+    one = OneApplication(SparkSubmitLauncher("local[2]", conf=conf, log_directory=logs))
     yield one
     one.stop()
 
