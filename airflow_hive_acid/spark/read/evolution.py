@@ -95,12 +95,16 @@ def stored_columns(
     def stored_in(file: _F) -> tuple[StoredColumn, ...]:
         return _stored(fs.footers.orc_columns(file.uri), columns, own=own)
 
+    known: dict[str, tuple[StoredColumn, ...]] = {}
     if not altered:
         first = {origins[i] if origins else None: files[i] for i in reversed(range(len(files)))}
-        if not any(in_threads(stored_in, list(first.values()))):
+        looked = in_threads(stored_in, list(first.values()))
+        known = {f.uri: stored for f, stored in zip(first.values(), looked, strict=True)}
+        if not any(known.values()):
             return {}
-    found = in_threads(stored_in, files)
-    return {f.uri: stored for f, stored in zip(files, found, strict=True) if stored}
+    others = [file for file in files if file.uri not in known]
+    known |= {f.uri: stored for f, stored in zip(others, in_threads(stored_in, others), strict=True)}
+    return {file.uri: known[file.uri] for file in files if known[file.uri]}
 
 
 def _stored(
