@@ -40,10 +40,9 @@ from airflow_hive_acid.triggers.table_commits import CommitsQuestion, TableCommi
 T0 = 1_700_000_000_000
 
 
-@pytest.fixture
-def conn_id(conn_id, monkeypatch):
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch):
     monkeypatch.setattr(shared, "_LOOK_SECONDS", 0.01)
-    return conn_id
 
 
 def txn(number: int, state: TxnState = TxnState.OPEN, **other) -> TxnRow:
