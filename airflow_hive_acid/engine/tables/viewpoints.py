@@ -10,7 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
-from airflow_hive_acid.errors import ChangesNotCompleteError, HistoryGoneError, InvalidArgumentsError
+from airflow_hive_acid.errors import (
+    ChangesNoLongerAvailableError,
+    ChangesNotCompleteError,
+    HistoryGoneError,
+    InvalidArgumentsError,
+)
 from airflow_hive_acid.format.changes import as_of as format_as_of
 from airflow_hive_acid.format.changes import checked_range, complete_up_to
 from airflow_hive_acid.format.jobs import AsOf
@@ -23,10 +28,10 @@ from airflow_hive_acid.metastore.listing import (
     write_ids_at,
 )
 from airflow_hive_acid.metastore.names import table_name
-from airflow_hive_acid.metastore.replica import came_up_to
+from airflow_hive_acid.metastore.replica import came_up_to, cut_run, overwritten_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidTxnList
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.names import TableName
     from airflow_hive_acid.metastore.txns import PinnedTable
     from airflow_hive_acid.sql.model.plans import Plan, TableRead
 
@@ -91,6 +97,7 @@ class Looks:
 
         :param snapshots: by name of the view.
         :raises ChangesNotCompleteError: when write ids of a range of changes have not ended.
+        :raises ChangesNoLongerAvailableError: when a range begins or ends where this replica never was.
         """
         return tuple(
             view if view.changes is None else replace(view, changes=self._changes(view.snapshot, view.changes))
@@ -104,6 +111,7 @@ class Looks:
         def read(connection: Connection) -> Changes:
             if snapshot.partition_columns:
                 require_partitions_kept(connection, database.features(connection), table, wanted.first)
+            _require_told(table, overwritten_runs(connection, table), wanted)
             cleaned = {
                 name: highest for name, highest in cleaned_up_to(connection, table).items() if highest >= wanted.first
             }
@@ -116,6 +124,18 @@ class Looks:
         """Refuse what was read by a pin if it may not be all; asked when the job has ended."""
         for pinned in self._pinned:
             self._client.pins.require_kept(pinned)
+
+
+def _require_told(table: TableName, runs: Sequence[tuple[int, int]], wanted: Changes) -> None:
+    """Refuse a range that begins or ends between a state of the source that came here and the next one that did."""
+    cut = cut_run(runs, wanted.first, wanted.last)
+    if cut is not None:
+        raise ChangesNoLongerAvailableError(
+            f"the changes of {table} from write id {wanted.first} to {wanted.last} cannot be told here: the write ids "
+            f"{cut[0]} to {cut[1]} came to this replica together, and what an INSERT OVERWRITE or TRUNCATE among them "
+            f"has replaced did not come. Those from {cut[0]} or earlier to {cut[1]} or later can be told, and those "
+            f"from {cut[1] + 1} on; or read the table as a whole, and go on from there"
+        )
 
 
 def as_of(

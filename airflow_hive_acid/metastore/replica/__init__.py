@@ -9,6 +9,7 @@ from airflow_hive_acid.faces import lazily
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.replica.acid import STATE_ID, advance, diverged, open_mapped_txns, sync_txns, unmap
     from airflow_hive_acid.metastore.replica.advances import Advance, TableAdvance, Written
+    from airflow_hive_acid.metastore.replica.overwritten import OVERWRITTEN, cut_run, overwritten_runs
     from airflow_hive_acid.metastore.replica.records import (
         TARGET_FOR,
         SyncRecord,
@@ -34,6 +35,7 @@ else:
         __name__,
         {
             "Advance": "advances",
+            "OVERWRITTEN": "overwritten",
             "STATE_ID": "acid",
             "SyncRecord": "records",
             "TARGET_FOR": "records",
@@ -43,11 +45,13 @@ else:
             "advance": "acid",
             "begin_attempt": "records",
             "came_up_to": "records",
+            "cut_run": "overwritten",
             "diverged": "acid",
             "forget_records": "records",
             "mark_failed_over": "records",
             "mark_target": "records",
             "open_mapped_txns": "acid",
+            "overwritten_runs": "overwritten",
             "policies_of": "records",
             "read_names": "records",
             "read_records": "records",
@@ -65,6 +69,7 @@ else:
     )
 
 __all__ = [
+    "OVERWRITTEN",
     "STATE_ID",
     "TARGET_FOR",
     "Advance",
@@ -75,11 +80,13 @@ __all__ = [
     "advance",
     "begin_attempt",
     "came_up_to",
+    "cut_run",
     "diverged",
     "forget_records",
     "mark_failed_over",
     "mark_target",
     "open_mapped_txns",
+    "overwritten_runs",
     "policies_of",
     "read_names",
     "read_records",

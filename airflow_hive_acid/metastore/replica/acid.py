@@ -31,6 +31,7 @@ from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.notifications import events
 from airflow_hive_acid.metastore.replica.advances import Advance, IdState, TableAdvance, rows_for
+from airflow_hive_acid.metastore.replica.overwritten import add_runs
 from airflow_hive_acid.metastore.replica.records import (
     finish_attempt,
     require_attempt,
@@ -400,6 +401,7 @@ def _note(connection: Connection, tables: Sequence[TableAdvance], request: Advan
         connection.execute(_FORGET_PARAM, {"ids": list(part)})
     if ids:
         connection.execute(_SET_PARAM, [{"id": i, "value": str(request.state_id)} for i in ids])
+    add_runs(connection, {t.table.id: t.overwritten for t in tables if t.overwritten is not None})
     write_records(connection, request.policy, [t.record(request.state_id) for t in tables])
     finish_attempt(connection, request.policy, request.state_id)
 

@@ -46,6 +46,7 @@ class TableAdvance:
     :param write_ids: the source's list now.
     :param source_txns: the source's txns of ids that are open there.
     :param added: partitions that are new, ``gone`` those that the source no longer has.
+    :param overwritten: the first new write id and the last new overwrite, if that may have hidden rows of others.
     """
 
     table: Table
@@ -57,6 +58,7 @@ class TableAdvance:
     added: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     written: tuple[Written, ...] = ()
+    overwritten: tuple[int, int] | None = None
 
     @property
     def name(self) -> TableName:

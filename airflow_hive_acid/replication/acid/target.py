@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import DirectoryKind
 from airflow_hive_acid.metastore.replica import TableAdvance, Written
 
 if TYPE_CHECKING:
@@ -57,8 +59,23 @@ class Target:
             source_txns=source.open_txns,
             added=tuple(sorted(source.places.keys() - self.places.keys())) if partitioned else (),
             gone=tuple(sorted(self.places.keys() - source.places.keys())) if partitioned else (),
-            written=tuple(w for w in written if w.write_id),
+            written=tuple(w for w in written if w.write_id), overwritten=self._overwritten(),
         )  # fmt: skip
+
+    def _overwritten(self) -> tuple[int, int] | None:
+        """The first new write id and the last overwrite that comes; None when there is nothing between the two.
+
+        What the overwrite hides of them has not come, and the source may not even have it any more.
+        """
+        bases = (
+            copy.arrival.directory.max_write_id for found in self.plans.values() for copy in found.copies
+            if copy.arrival.directory.kind is DirectoryKind.BASE and not copy.arrival.is_mapped
+        )  # fmt: skip
+        last, ids, known = max(bases, default=0), self.source.write_ids, self.known
+        late = (w for w in known.open_ids if ids.is_valid(w))
+        new = (w for w in range(known.high_watermark + 1, last) if ids.is_valid(w))
+        first = min((*islice(late, 1), *islice(new, 1)), default=last)
+        return (first, last) if first < last else None
 
     def reported(self) -> TableReport:
         """What is told of it."""

@@ -33,6 +33,7 @@ from airflow_hive_acid.metastore.catalog import (
     sharing_columns,
 )
 from airflow_hive_acid.metastore.names import Spellings, TableName, as_stored, table_name
+from airflow_hive_acid.metastore.replica import OVERWRITTEN
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.dumps.dump import Dump, DumpFile, Scope, write_documents
@@ -326,7 +327,7 @@ def tagged(dump: Dump) -> Dump:
     tags = {STATE_ID: str(dump.state_id)} if dump.scope is Scope.ALL else {}
 
     def clean(parameters: Mapping[str, str]) -> dict[str, str]:
-        return {k: v for k, v in parameters.items() if k not in (STATE_ID, METADATA_STATE_ID)} | tags
+        return {k: v for k, v in parameters.items() if k not in (STATE_ID, METADATA_STATE_ID, OVERWRITTEN)} | tags
 
     return replace(
         dump,

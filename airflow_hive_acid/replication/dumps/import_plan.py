@@ -27,7 +27,7 @@ from airflow_hive_acid.metastore.catalog import (
     without_column_statistics,
     without_skew,
 )
-from airflow_hive_acid.metastore.replica import TARGET_FOR, policies_of
+from airflow_hive_acid.metastore.replica import OVERWRITTEN, TARGET_FOR, policies_of
 from airflow_hive_acid.metastore.txns import STATISTICS_ACCURATE
 from airflow_hive_acid.replication.dumps.dump import DATA, Dump, Scope
 from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID, ObjectState, may_drop, may_import
@@ -359,11 +359,12 @@ def _changed_parameters(
 
 
 def _kind_of(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {k: parameters[k] for k in ("EXTERNAL", _TRANSLATED, _PURGE) if k in parameters}
+    """What stays as it is at the destination: which kind of table it is, and which of its states were never here."""
+    return {k: parameters[k] for k in ("EXTERNAL", _TRANSLATED, _PURGE, OVERWRITTEN) if k in parameters}
 
 
 def _clean(parameters: Mapping[str, str], now: int) -> dict[str, str]:
-    kept = {k: v for k, v in parameters.items() if k not in (*_OF_THE_CHANGE, STATE_ID, METADATA_STATE_ID)}
+    kept = {k: v for k, v in parameters.items() if k not in (*_OF_THE_CHANGE, STATE_ID, METADATA_STATE_ID, OVERWRITTEN)}
     # That columns may have had other names is known at the destination, too: its files are those of the source.
     altered = dict.fromkeys(_altered(parameters), str(now))
     return {**kept, **altered, "transient_lastDdlTime": str(now)}

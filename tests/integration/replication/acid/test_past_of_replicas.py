@@ -1,0 +1,145 @@
+"""Reads of changes and of times at a replica, and at the new primary that it becomes: whole, or refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hive_acid.engine.tables.viewpoints import Looks
+from airflow_hive_acid.errors import ChangesNoLongerAvailableError
+from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.format.changes import Changes, PartKind, as_of, partition_changes
+from airflow_hive_acid.format.jobs import View
+from airflow_hive_acid.format.names import DirectoryKind, base_name
+from airflow_hive_acid.replication.acid.sync import sync_tables
+from airflow_hive_acid.replication.cycles.failover import fail_over
+from airflow_hive_acid.sql.model.plans import TableRead
+from airflow_hive_acid.sql.model.pruning import KEEP_ALL
+from tests.integration.replication import acid_world as world
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.replication.site import Site
+
+T, begin, create, fill, path_of, put, rows, write = (
+    world.T, world.begin, world.create, world.fill, world.path_of, world.put, world.rows, world.write
+)  # fmt: skip
+
+
+def sync(primary: Site, replica: Site) -> None:
+    sync_tables(primary, replica, "p", [T])
+
+
+def overwrite(site: Site, *lines: str) -> None:
+    """INSERT OVERWRITE."""
+    with site.client.begin({T: "overwrite"}) as transaction:
+        write_id = transaction.write_ids[T]
+        put(site, T, base_name(write_id), [f"{write_id}:{line}" for line in lines])
+
+
+def applied(site: Site, first: int, last: int, before: set[str]) -> set[str]:
+    """Rows after the changes of a range, as a reader of them finds these."""
+    table = site.client.catalog.get_table(T)
+    with site.client.snapshot([T]) as reader:
+        ids, txns, looks = reader.snapshot[T], reader.valid_txns, Looks(site.client)
+        snapshot = looks.snapshot(table, TableRead(T, "v", KEEP_ALL), [], ids, txns)
+        asked = View("v", snapshot, changes=Changes(first, last))
+        (view,) = looks.views(SimpleNamespace(views=lambda _: [asked]), {"v": snapshot})
+    place = path_of(table.location)
+    listing, cleaned = world.listing(place), view.changes.cleaned.get("", 0)
+    after = set(before)
+    for part in partition_changes(listing, ids, txns, first, last, cleaned=cleaned).parts or ():
+        seen = as_of(ids, part.last)
+        state = acid_state(listing, seen, txns)
+        if part.kind is PartKind.REPLACED:
+            was = as_of(ids, part.first - 1)
+            after -= visible(place, acid_state(listing, was, txns), was)
+            after |= visible(place, state, seen)
+            continue
+        deltas = [d for d in state.deltas if d.directory.max_write_id >= part.first]
+        for kind in (DirectoryKind.DELTA, DirectoryKind.DELETE_DELTA):
+            for found in (d for d in deltas if d.directory.kind is kind):
+                lines = (place / found.name / "bucket_00000").read_text().splitlines()
+                for line in lines:
+                    if kind is DirectoryKind.DELTA:
+                        after.add(line)
+                    else:
+                        after.discard(line.split("-", 1)[1])
+    return after
+
+
+def visible(place, state, ids) -> set[str]:
+    lines = world._lines(place, state, ids)
+    return {x for x in lines if ":" in x and "-" not in x} - {x.split("-", 1)[1] for x in lines if "-" in x}
+
+
+def test_changes_that_go_on_at_a_new_primary_lose_no_delete_of_an_overwrite(primary: Site, replica: Site) -> None:
+    """
+    write id 1  row a; the replica gets it
+    write id 2  row b; somebody has followed the primary's changes up to here
+    write id 3  INSERT OVERWRITE; the replica gets its base, and not row b, which it has deleted
+    write id 4  row d; the same sync
+    then        the replica becomes the primary, and whoever followed goes on there from write id 3
+    """
+    create(primary)
+    write(primary, "a")
+    sync(primary, replica)
+    write(primary, "b")
+    assert applied(primary, 1, 2, set()) == {"1:a", "2:b"}
+    overwrite(primary, "c")
+    write(primary, "d")
+    sync(primary, replica)
+    primary.client.catalog.alter_properties(T, {"note": "what the catalog says travels, too"})
+    e = write(primary, "e")
+    sync(primary, replica)
+    fail_over(replica, "p")
+    f = write(replica, "f")
+    left = {"3:c", "4:d", f"{e}:e", f"{f}:f"}
+    assert rows(replica) == {"": left}
+    assert applied(primary, 3, e, {"1:a", "2:b"}) == left - {f"{f}:f"}
+    for first, last in ((3, f), (2, 2), (1, 2), (3, 3)):
+        with pytest.raises(ChangesNoLongerAvailableError, match=r"the write ids 2 to 3 came .* those from 4 on"):
+            applied(replica, first, last, {"1:a", "2:b"})
+    assert applied(replica, 2, f, {"1:a"}) == applied(replica, 1, f, set()) == left
+    assert applied(replica, 4, f, {"3:c"}) == left
+    assert applied(replica, 1, 1, set()) == {"1:a"}
+    overwrite(replica, "g")
+    assert applied(replica, f + 1, f + 1, left) == {f"{f + 1}:g"}
+
+
+@pytest.mark.backends("sqlite")
+def test_an_overwrite_that_hides_nothing_new_can_be_told_from_its_write_id_on(primary: Site, replica: Site) -> None:
+    """All that was there before it came with a sync before."""
+    create(primary)
+    write(primary, "a")
+    sync(primary, replica)
+    overwrite(primary, "b")
+    sync(primary, replica)
+    overwrite(primary, "c")
+    write(primary, "d")
+    sync(primary, replica)
+    assert applied(replica, 2, 2, {"1:a"}) == {"2:b"}
+    assert applied(replica, 3, 4, {"2:b"}) == applied(replica, 4, 4, {"3:c"}) == {"3:c", "4:d"}
+
+
+@pytest.mark.backends("sqlite")
+def test_a_late_write_that_an_overwrite_hides_is_among_what_cannot_be_told_by_itself(
+    primary: Site, replica: Site
+) -> None:
+    """
+    t1  write id 2 is open, 3 commits; sync
+    t2  2 commits, then INSERT OVERWRITE by 4; sync: row late has never been here
+    """
+    create(primary)
+    write(primary, "a")
+    late = begin(primary)
+    fill(primary, late, "late")
+    write(primary, "b")
+    sync(primary, replica)
+    late.commit()
+    overwrite(primary, "c")
+    sync(primary, replica)
+    assert applied(replica, 2, 4, {"1:a"}) == {"4:c"}
+    with pytest.raises(ChangesNoLongerAvailableError):
+        applied(replica, 3, 4, {"1:a", "2:late"})
