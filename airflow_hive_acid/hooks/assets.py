@@ -87,7 +87,9 @@ def commits(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[dict[s
             if isinstance(payload, dict) and payload.get("kind") in ("commit", "gap"):
                 key = tuple(payload.get(name) for name in ("kind", "conn_id", "table"))
                 which = payload.get("txn_id") or ("event", payload.get("event_id"))
-                found.setdefault((*key, which), payload)
+                # At a replica one commit may bring several runs of write ids, each told by itself.
+                begins = (payload.get("changes") or {}).get("from_write_id")
+                found.setdefault((*key, which, begins), payload)
     return sorted(found.values(), key=lambda told: (told.get("time") or 0, told.get("event_id") or 0))
 
 

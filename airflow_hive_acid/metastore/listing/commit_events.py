@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import name_covers, partition_name
 from airflow_hive_acid.metastore.names.objects import TableName
-from airflow_hive_acid.metastore.notifications.events import EventType
+from airflow_hive_acid.metastore.notifications.events import WRITE_ID_RANGES, EventType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,6 +109,7 @@ class TableCommit:
     :param partitions: names; empty for a table without partitions, None when not known any more.
     :param maybe: partitions that it may have touched, too: housekeeping was faster than whoever reads.
     :param volume: rows, files and bytes; None for a commit that was not ours.
+    :param first_write_id: at a replica, where a commit brings several write ids: the first, ``write_id`` is the last.
     """
 
     event_id: int | None
@@ -122,6 +123,7 @@ class TableCommit:
     user: str | None = None
     agent_info: str | None = None
     maybe: tuple[str, ...] = ()
+    first_write_id: int | None = None
 
     def concerns(self, table: TableName, partition: str | None, operations: Sequence[str] | None) -> bool:
         """Whether somebody who watches this wants to know; what is not known counts as yes.
@@ -157,7 +159,11 @@ class TableCommit:
             "write_id": self.write_id,
             "changes": None
             if self.write_id is None
-            else {"table": str(self.table), "from_write_id": self.write_id, "to_write_id": self.write_id},
+            else {
+                "table": str(self.table),
+                "from_write_id": self.first_write_id or self.write_id,
+                "to_write_id": self.write_id,
+            },
             "rows": {"inserted": volume.inserted, "updated": volume.updated, "deleted": volume.deleted}
             if volume is not None and known
             else None,
@@ -175,6 +181,7 @@ class Heard:
     :param txn_id: of a COMMIT_TXN or COMMIT_COMPACTION.
     :param write_ids: of an ALLOC_WRITE_ID.
     :param commit: of an INSERT, which is one by itself.
+    :param ranges: of a COMMIT_TXN at a replica, the runs of write ids of tables that it tells of.
     """
 
     event_id: int
@@ -183,6 +190,7 @@ class Heard:
     txn_id: int | None = None
     write_ids: Mapping[Written, int] = field(default_factory=dict)
     commit: TableCommit | None = None
+    ranges: Mapping[TableName, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
 
 def hear(event: LoggedEvent) -> Heard | None:
@@ -201,8 +209,12 @@ def hear(event: LoggedEvent) -> Heard | None:
             pairs = zip(message["txnIdList"], message["writeIdList"], strict=True)
             write_ids = {(int(txn_id), table): int(write_id) for txn_id, write_id in pairs}
             return Heard(event.event_id, event.time, event.type, write_ids=write_ids)
-        return Heard(event.event_id, event.time, event.type, int(message["txnid"]))
-    except (KeyError, TypeError, ValueError) as error:
+        ranges = {
+            _table(*name.split(".")): tuple((int(low), int(high)) for low, high in runs)
+            for name, runs in (message.get(WRITE_ID_RANGES) or {}).items()
+        }
+        return Heard(event.event_id, event.time, event.type, int(message["txnid"]), ranges=ranges)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentsError(
             f"event {event.event_id} ({event.type}) is not as Hive writes it: {error!r}"
         ) from None
@@ -246,8 +258,12 @@ def commits_of(heard: Sequence[Heard], facts: CommitFacts) -> list[TableCommit]:
         elif event.txn_id is not None and txns.get(event.txn_id) is event:
             for table in sorted(tables.get(event.txn_id, ())):
                 commit = commit_of(event.txn_id, table, facts, event.time, event.event_id)
-                if commit is not None:
+                runs = event.ranges.get(table)
+                if commit is not None and runs is None:
                     found.append(commit)
+                elif commit is not None:
+                    # Of a sync: a reader of the changes needs all of its write ids, and those between are not there.
+                    found += [replace(commit, write_id=high, first_write_id=low) for low, high in runs or ()]
     return found
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 GZIP_FORMAT, PLAIN_FORMAT = "gzip(json-2.0)", "json-0.2"
 FORMATS = (GZIP_FORMAT, PLAIN_FORMAT)
 CATALOG = "hive"
+WRITE_ID_RANGES = "writeIdRanges"
 _GZIP = 16 + zlib.MAX_WBITS
 MAX_MESSAGE = 256 << 20
 """Bytes of an unpacked message: no database takes larger ones of those who write them plain."""
@@ -70,15 +71,20 @@ def open_txn(txn_ids: Sequence[int]) -> Event:
     return Event(EventType.OPEN_TXN, {"txnIds": list(txn_ids), "fromTxnId": min(txn_ids), "toTxnId": max(txn_ids)})
 
 
-def commit_txn(txn_id: int, writes: Iterable[tuple[str, int]]) -> Event:
+def commit_txn(
+    txn_id: int, writes: Iterable[tuple[str, int]], ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None
+) -> Event:
     """A txn was committed.
 
     :param writes: database and write id of each table written.
+    :param ranges: by ``db.table``, the write ids that its commit tells of, where these are not just its own. A key of
+        ours, which a Hive passes over.
     """
     listed = sorted(set(writes))
     return Event(
         EventType.COMMIT_TXN,
         {
+            **({} if not ranges else {WRITE_ID_RANGES: {table: list(runs) for table, runs in ranges.items()}}),
             "txnid": txn_id,
             "writeIds": [w for _, w in listed],
             "databases": [d for d, _ in listed],

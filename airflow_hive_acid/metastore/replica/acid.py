@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import ReplicaDivergedError
+from airflow_hive_acid.format.id_ranges import IdRanges
 from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog.rows.partitions import add_partitions, delete_partitions, find_partitions
 from airflow_hive_acid.metastore.catalog.rows.reader import read_tables_by_id
@@ -175,8 +176,8 @@ def advance(connection: Connection, client: Verbs, request: Advance) -> None:
         connection.execute(_UNMAP, {"ids": list(part)})
     for part in chunks(resolved.waiting):
         connection.execute(_ALIVE, {"ids": list(part)})
-    _complete(connection, tables, owned.top | resolved.top, request.sync_txn)
-    _tell(connection, client, owned, resolved)
+    _complete(connection, tables, resolved.top | owned.top, request.sync_txn)
+    _tell(connection, client, tables, owned, resolved)
     log = client.notifications
     if not request.sync_txn:
         owned.require_in_time()
@@ -406,7 +407,9 @@ def _note(connection: Connection, tables: Sequence[TableAdvance], request: Advan
     finish_attempt(connection, request.policy, request.state_id)
 
 
-def _tell(connection: Connection, client: Verbs, owned: _Owners, resolved: _Resolved) -> None:
+def _tell(
+    connection: Connection, client: Verbs, tables: Sequence[TableAdvance], owned: _Owners, resolved: _Resolved
+) -> None:
     """Events of the replica's own log: its cache, its watchers and its replicas learn from them."""
     told = [events.open_txn(owned.all)] if owned.all else []
     told += [events.alloc_write_id(n.database, n.name, pairs) for n, pairs in sorted(owned.pairs.items())]
@@ -416,6 +419,26 @@ def _tell(connection: Connection, client: Verbs, owned: _Owners, resolved: _Reso
             written.setdefault(txn_id, []).append((name.database, write_id))
     for name, (txn_id, write_id) in resolved.top.items():
         written.setdefault(txn_id, []).append((name.database, write_id))
-    told += [events.commit_txn(t, written.get(t, ())) for t in [*owned.committed, *resolved.committed]]
+    ranges = _ranges(tables, owned)
+    told += [events.commit_txn(t, written.get(t, ()), ranges.get(t)) for t in [*owned.committed, *resolved.committed]]
     told += [events.abort_txn(t, written.get(t, ())) for t in [*owned.aborted, *resolved.aborted]]
     client.notifications.later(connection, told)
+
+
+def _ranges(tables: Sequence[TableAdvance], owned: _Owners) -> dict[int, dict[str, list[tuple[int, int]]]]:
+    """By txn, the write ids of each table that its commit tells of.
+
+    Two txns stand for all committed ids of a sync. The last one tells of all of them, which are one commit here, and
+    the first one of none.
+    """
+    found: dict[int, dict[str, list[tuple[int, int]]]] = {}
+    done = set(owned.committed)
+    for table in tables:
+        if table.name not in owned.top:
+            continue
+        first, mark = table.known.high_watermark + 1, table.write_ids.high_watermark
+        runs = list((IdRanges([(first, mark)]) - table.write_ids.exceptions).runs)
+        for txn_id in done & owned.pairs[table.name].keys():
+            last = txn_id == owned.top[table.name][0]
+            found.setdefault(txn_id, {})[str(table.name)] = runs if last else []
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.changes import Changes, PartKind, as_of, partition_changes
 from airflow_hive_acid.format.jobs import View
 from airflow_hive_acid.format.names import DirectoryKind, base_name
+from airflow_hive_acid.metastore.listing import CommitLog
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.failover import fail_over
 from airflow_hive_acid.sql.model.plans import TableRead
@@ -143,3 +145,41 @@ def test_a_late_write_that_an_overwrite_hides_is_among_what_cannot_be_told_by_it
     assert applied(replica, 2, 4, {"1:a"}) == {"4:c"}
     with pytest.raises(ChangesNoLongerAvailableError):
         applied(replica, 3, 4, {"1:a", "2:late"})
+
+
+def commits_after(log: CommitLog, position: int) -> tuple[list[tuple[int, int]], int]:
+    """The ranges of changes that a watcher tells, and where it stands then."""
+    page = log.read(position)
+    told = [json.loads(json.dumps(c.to_document()))["changes"] for c in page.commits]
+    return sorted((c["from_write_id"], c["to_write_id"]) for c in told), page.upto
+
+
+def test_a_watcher_at_a_replica_tells_every_write_id_that_came(primary: Site, replica: Site) -> None:
+    """
+    t1  write ids 2 to 5, of which 4 is open; a sync: they are one commit at the replica, in two runs
+    t2  6 and 7, and 4 commits; a sync
+    """
+    create(primary)
+    write(primary, "a")
+    sync(primary, replica)
+    log = CommitLog(replica.client.database, replica.client.notifications)
+    position = log.latest()
+    write(primary, "b")
+    write(primary, "c")
+    late = begin(primary)
+    assert late.write_ids[T] == 4
+    write(primary, "d")
+    sync(primary, replica)
+    told, position = commits_after(log, position)
+    assert told == [(2, 3), (5, 5)]
+    write(primary, "e")
+    write(primary, "f")
+    fill(primary, late, "late")
+    late.commit()
+    sync(primary, replica)
+    assert rows(replica) == rows(primary)
+    told, position = commits_after(log, position)
+    assert told == [(4, 4), (6, 7)]
+    write(primary, "g")
+    sync(primary, replica)
+    assert commits_after(log, position)[0] == [(8, 8)]

@@ -99,6 +99,15 @@ def test_run_gets_each_commit_once_in_order():
     assert "redelivered" not in commits(events)[1]
 
 
+def test_run_gets_each_run_of_write_ids_that_a_replica_has_got_with_one_commit():
+    def run(first, last, **rest):
+        changes = {"table": "s.o", "from_write_id": first, "to_write_id": last}
+        return told(txn_id=5, event_id=4, write_id=last, changes=changes, **rest)
+
+    found = commits({"a": [run(2, 3), run(5, 5)], "b": [run(2, 3, redelivered=True)]})
+    assert [c["changes"]["to_write_id"] for c in found] == [3, 5]
+
+
 class Told(dict):
     """``outlet_events`` of a task; aliases are told apart by name, for in Airflow 3.1 they have no hash."""
 

@@ -64,6 +64,8 @@ def test_other_events_are_passed_over_unread(kind):
     [
         ("COMMIT_TXN", {}),
         ("COMMIT_TXN", {"txnid": "five"}),
+        ("COMMIT_TXN", {"txnid": 5, "writeIdRanges": {"t": [[1, 2]]}}),
+        ("COMMIT_TXN", {"txnid": 5, "writeIdRanges": [1, 2]}),
         ("ALLOC_WRITE_ID_EVENT", {"dbName": "d", "tableName": "t", "txnIdList": [1], "writeIdList": []}),
         ("INSERT", {"db": "d"}),
     ],
@@ -117,6 +119,24 @@ def test_one_commit_tells_of_each_table_what_is_known():
     }  # fmt: skip
     assert told[1].to_document()["rows"] is None
     assert json.loads(json.dumps(told[2].to_document())) == told[2].to_document()
+
+
+def test_commit_of_a_sync_tells_each_run_of_the_write_ids_that_came():
+    """The first of its txns tells of none, the last one of all."""
+    runs = {"db.t": [[11, 13], [15, 15]]}
+    first = event(1, "COMMIT_TXN", {"txnid": 5, "writeIds": [11], "databases": ["db"], "writeIdRanges": {"db.t": []}})
+    last = event(2, "COMMIT_TXN", {"txnid": 6, "writeIds": [15], "databases": ["DB"], "writeIdRanges": runs})
+    facts = CommitFacts(
+        write_ids={(5, T): 11, (6, T): 15, (6, U): 3},
+        components={(6, T): [Component("", True)], (6, U): [Component("", False)]},
+        tidied=frozenset({(5, T)}),
+    )
+    told = commits_of(heard(first, last), facts)
+    assert [(str(c.table), c.write_id, c.to_document()["changes"]) for c in told] == [
+        ("db.t", 13, {"table": "db.t", "from_write_id": 11, "to_write_id": 13}),
+        ("db.t", 15, {"table": "db.t", "from_write_id": 15, "to_write_id": 15}),
+        ("db.u", 3, {"table": "db.u", "from_write_id": 3, "to_write_id": 3}),
+    ]
 
 
 def test_mark_of_a_txn_that_changed_rows_elsewhere_makes_an_insert_no_change():
