@@ -34,6 +34,7 @@ COMPACTIONS = EventType.COMMIT_COMPACTION.value
 COMMITS = EventType.COMMIT_TXN.value
 ALLOCATIONS = EventType.ALLOC_WRITE_ID.value
 INSERTS = EventType.INSERT.value
+OPENS, ABORTS = EventType.OPEN_TXN.value, EventType.ABORT_TXN.value
 
 Written = tuple[int, TableName]
 """A txn and a table that it has written."""
@@ -181,6 +182,7 @@ class Heard:
     :param txn_id: of a COMMIT_TXN or COMMIT_COMPACTION.
     :param write_ids: of an ALLOC_WRITE_ID.
     :param commit: of an INSERT, which is one by itself.
+    :param databases: of a COMMIT_TXN, those in which it says that tables were written; None when it says nothing.
     :param ranges: of a COMMIT_TXN at a replica, the runs of write ids of tables that it tells of.
     """
 
@@ -190,7 +192,12 @@ class Heard:
     txn_id: int | None = None
     write_ids: Mapping[Written, int] = field(default_factory=dict)
     commit: TableCommit | None = None
+    databases: frozenset[str] | None = None
     ranges: Mapping[TableName, Sequence[tuple[int, int]]] = field(default_factory=dict)
+
+    def may_have_written(self, table: TableName) -> bool:
+        """Whether a commit does not say that what it has written is in other databases than a table."""
+        return self.databases is None or table.database in self.databases
 
 
 def hear(event: LoggedEvent) -> Heard | None:
@@ -213,11 +220,23 @@ def hear(event: LoggedEvent) -> Heard | None:
             _table(*name.split(".")): tuple((int(low), int(high)) for low, high in runs)
             for name, runs in (message.get(WRITE_ID_RANGES) or {}).items()
         }
-        return Heard(event.event_id, event.time, event.type, int(message["txnid"]), ranges=ranges)
+        return Heard(
+            event.event_id, event.time, event.type, int(message["txnid"]), databases=_databases(message), ranges=ranges
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentsError(
             f"event {event.event_id} ({event.type}) is not as Hive writes it: {error!r}"
         ) from None
+
+
+def txns_of_event(event: LoggedEvent) -> tuple[int, ...]:
+    """The txns that an OPEN_TXN or ABORT_TXN names; none of one that cannot be read."""
+    try:
+        message = event.message()
+        named = message["txnIds"] if event.type == OPENS else [message["txnid"]]
+        return tuple(int(txn_id) for txn_id in named)
+    except (InvalidArgumentsError, KeyError, TypeError, ValueError):
+        return ()
 
 
 def whole(events: Sequence[LoggedEvent], limit: int) -> Sequence[LoggedEvent]:
@@ -304,6 +323,12 @@ def _refined(operations: set[str], volume: Volume | None) -> set[str]:
     counts = {"insert": volume.inserted, "update": volume.updated, "delete": volume.deleted}
     done = {name for name, count in counts.items() if count}
     return done | ({CHANGE} if CHANGE in operations and not done & CHANGES else set()) or operations
+
+
+def _databases(message: Mapping[str, Any]) -> frozenset[str] | None:
+    """None of a Hive before 4.2, whose messages name the txn alone; without write ids the databases say nothing."""
+    named = message.get("databases")
+    return frozenset(str(name).lower() for name in named) if named and message.get("writeIds") else None
 
 
 def _table(database: Any, name: Any) -> TableName:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,14 @@ from sqlalchemy import bindparam, select
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.listing.commit_events import (
+    ABORTS,
     ALLOCATIONS,
+    OPENS,
     CommitFacts,
     commits_of,
     committed_txns,
     hear,
+    txns_of_event,
     whole,
 )
 from airflow_hive_acid.metastore.listing.commit_facts import read_facts
@@ -87,6 +90,24 @@ class CommitPage:
     more: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TablePage:
+    """What a page says of the write ids of one table.
+
+    :param times: of those whose txns have committed in it, seconds since 1970; also of those that changed no row.
+    :param runs: first, last and time of those that came to a replica together.
+    :param aborted: those whose txns were aborted in it.
+    :param unknown: when the last commit came that may have written the table by a write id that nobody knows any more;
+        0 for none.
+    """
+
+    page: CommitPage
+    times: dict[int, int] = field(default_factory=dict)
+    runs: tuple[tuple[int, int, int], ...] = ()
+    aborted: frozenset[int] = frozenset()
+    unknown: int = 0
+
+
 class CommitLog:
     """The commits of one metastore; several threads may read at different places.
 
@@ -137,22 +158,30 @@ class CommitLog:
         commits = commits_of(heard, self._facts(heard)) if heard else []
         return CommitPage(after, events[-1].event_id, tuple(commits), missed, len(listed) >= self._page)
 
-    def written(self, after: int, table: TableName) -> tuple[CommitPage, dict[int, int]]:
-        """A page, and of the txns that have committed in it the write ids of a table with the time of their commit.
+    def written(self, after: int, table: TableName, opened: set[int]) -> TablePage:
+        """A page, and what it says of the write ids of a table.
 
-        Those are in it, too, that got a write id and changed no row.
-
-        :return: seconds since 1970 by write id.
+        :param opened: the txns that were opened in the pages before, whose allocations are in the log; those of this
+            one are added.
         """
         page = self.read(after)
-        heard, _ = _hear_all(
-            [e for e in self._notifications.events_after(after, self._page) if e.event_id <= page.upto]
-        )
-        txns = committed_txns(heard)
+        events = [e for e in self._notifications.events_after(after, self._page) if e.event_id <= page.upto]
+        opened.update(txn_id for event in events if event.type == OPENS for txn_id in txns_of_event(event))
+        given_up = {txn_id for event in events if event.type == ABORTS for txn_id in txns_of_event(event)}
+        with self._lock:
+            ids = (self._allocated.get(txn_id, {}).get(table) for txn_id in given_up)
+            aborted = frozenset(write_id for write_id in ids if write_id is not None)
+        txns = committed_txns(_hear_all(events)[0])
         if not txns:
-            return page, {}
+            return TablePage(page, aborted=aborted)
         known = self._read_facts(txns)[0].write_ids
-        return page, {write_id: txns[txn].time for (txn, of), write_id in known.items() if of == table and txn in txns}
+        times = {write_id: txns[txn].time for (txn, of), write_id in known.items() if of == table and txn in txns}
+        runs = tuple((*run, event.time) for event in txns.values() for run in event.ranges.get(table, ()))
+        unknown = (
+            event.time for txn_id, event in txns.items()
+            if txn_id not in opened and (txn_id, table) not in known and event.may_have_written(table)
+        )  # fmt: skip
+        return TablePage(page, times, runs, aborted, max(unknown, default=0))
 
     def _facts(self, heard: Sequence[Heard]) -> CommitFacts:
         self._remember(heard)

@@ -38,11 +38,41 @@ class TableHistory:
     :param commits: in order.
     :param times: of each write id that was committed meanwhile, the time in seconds since 1970.
     :param since: from then on, in seconds since 1970, no commit is missing; None: nothing is known.
+    :param runs: at a replica, first, last and time of write ids that came together; some are in ``times``, too.
+    :param begun: when the first event that is there was written.
+    :param aborted: write ids that were aborted meanwhile; the metastore may have forgotten that since.
     """
 
     commits: tuple[TableCommit, ...]
     times: dict[int, int]
     since: int | None
+    begun: int = 0
+    runs: tuple[tuple[int, int, int], ...] = ()
+    aborted: frozenset[int] = frozenset()
+
+    @property
+    def committed(self) -> IdRanges:
+        """The write ids of which it is known when they were committed."""
+        return IdRanges.of(self.times) | IdRanges((low, high) for low, high, _ in self.runs)
+
+    def later_than(self, moment: int) -> IdRanges:
+        """Those that were committed after a moment, in seconds since 1970."""
+        late = IdRanges.of(w for w, time in self.times.items() if time > moment)
+        return late | IdRanges((low, high) for low, high, time in self.runs if time > moment)
+
+    def known_from(self, seen: ValidWriteIdList) -> int | None:
+        """From when on it is known what a reader saw, in seconds since 1970; None: nothing is.
+
+        What is older than the first event was committed before it, and nobody knows when. A log of which nothing was
+        purged may be younger than the table, too: it was switched on later.
+
+        :param seen: what a reader sees now.
+        """
+        if self.since is None or self.begun <= self.since:
+            return self.since
+        first = self.committed.first or seen.high_watermark + 1
+        older = IdRanges([(1, first - 1)]) - seen.exceptions - self.aborted
+        return self.begun if older else self.since
 
 
 def read_history(database: Database, notifications: Notifications, table: TableName) -> TableHistory:
@@ -59,15 +89,24 @@ def read_history(database: Database, notifications: Notifications, table: TableN
     since = 0 if first[0] == 1 else int(first[1]) + 1
     commits: list[TableCommit] = []
     times: dict[int, int] = {}
+    runs: tuple[tuple[int, int, int], ...] = ()
+    aborted: frozenset[int] = frozenset()
+    opened: set[int] = set()
     after, more = int(first[0]) - 1, True
     while more:
-        page, written = log.written(after, table)
+        told = log.written(after, table, opened)
+        page = told.page
         commits += [commit for commit in page.commits if commit.table == table]
-        times |= written
+        times |= told.times
+        runs += told.runs
+        aborted |= told.aborted
+        # Who began before the log does may have got a write id that is noted nowhere by now. It was seen from then on.
+        since = max(since, told.unknown)
         if page.missed:
-            commits, times, since = [], {}, _time_of(database, page.upto)
+            commits, times, runs, since = [], {}, (), _time_of(database, page.upto)
+            opened.clear()  # what they were given may be among what is missing
         after, more = page.upto, page.more
-    return TableHistory(tuple(commits), times, since)
+    return TableHistory(tuple(commits), times, since, int(first[1]), runs, aborted)
 
 
 def write_ids_at(
@@ -86,8 +125,9 @@ def write_ids_at(
     if wanted < table.created:
         raise HistoryGoneError(f"{key} was made at {shown_moment(table.created)}, after {moment}")
     history = read_history(database, notifications, key)
-    since = "no commit" if history.since is None else f"commits from {shown_moment(history.since)} on"
-    if history.since is None or wanted < history.since:
+    known_from = history.known_from(seen)
+    since = "no commit" if known_from is None else f"commits from {shown_moment(known_from)} on"
+    if known_from is None or wanted < known_from:
         raise HistoryGoneError(
             f"{key} cannot be read as of {moment}: the notification log knows {since}. Read it as of a write id "
             f"(hive-acid history {key}), or keep states with a pin (hive-acid pin add); "
@@ -96,24 +136,25 @@ def write_ids_at(
     altered = database.read(lambda connection: altered_after(connection, key, wanted))
     if altered is not None:
         raise HistoryGoneError(f"{key} cannot be read as of {moment}: {altered} since; read it as of a write id")
-    return list_at(key, history.times, seen, wanted)
+    return list_at(key, history, seen, wanted)
 
 
-def list_at(key: TableName, times: dict[int, int], seen: ValidWriteIdList, wanted: int) -> ValidWriteIdList:
+def list_at(key: TableName, history: TableHistory, seen: ValidWriteIdList, wanted: int) -> ValidWriteIdList:
     """The list of a reader of the past: what was committed after it counts as open.
 
-    :param times: of each write id that the log knows of, when it was committed.
     :param wanted: seconds since 1970.
     :raises HistoryGoneError: when a write id of that time is not in the log.
     """
-    first = min(times, default=seen.high_watermark + 1)
-    silent = next((w for w in range(first, seen.high_watermark + 1) if seen.is_valid(w) and w not in times), None)
+    known = history.committed
+    first = known.first or seen.high_watermark + 1
+    # Of an aborted one that was forgotten nothing is left, and it counts as committed.
+    silent = (IdRanges([(first, seen.high_watermark)]) - seen.exceptions - known - history.aborted).first
     if silent is not None:
         raise HistoryGoneError(
             f"when write id {silent} of {key} was committed is not known: the notification log lacks its commit. In a "
             "Hive, switch DbNotificationListener on; read the table as of a write id"
         )
-    late = IdRanges.of(w for w, time in times.items() if time > wanted and seen.is_valid(w))
+    late = history.later_than(wanted).up_to(seen.high_watermark) - seen.exceptions
     return ValidWriteIdList(seen.high_watermark, seen.open_ids | late, seen.aborted_ids, None, seen.table)
 
 

@@ -7,14 +7,18 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.engine.tables.viewpoints import Looks
-from airflow_hive_acid.errors import ChangesNoLongerAvailableError
+from airflow_hive_acid.errors import ChangesNoLongerAvailableError, HistoryGoneError
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.changes import Changes, PartKind, as_of, partition_changes
 from airflow_hive_acid.format.jobs import View
 from airflow_hive_acid.format.names import DirectoryKind, base_name
-from airflow_hive_acid.metastore.listing import CommitLog
+from airflow_hive_acid.metastore.listing import CommitLog, read_history, shown_moment, write_ids_at
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.failover import fail_over
 from airflow_hive_acid.sql.model.plans import TableRead
@@ -183,3 +187,31 @@ def test_a_watcher_at_a_replica_tells_every_write_id_that_came(primary: Site, re
     write(primary, "g")
     sync(primary, replica)
     assert commits_after(log, position)[0] == [(8, 8)]
+
+
+def test_a_time_at_a_replica_is_the_state_that_it_had_then(primary: Site, replica: Site) -> None:
+    """The syncs are moved to 200 and 100 s ago. Of the write ids of each, most have no txn of their own here."""
+    create(primary)
+    client, log = replica.client, NOTIFICATION_LOG
+    ends = []
+    for names in ("abcd", "efgh"):
+        for name in names:
+            write(primary, name)
+        sync(primary, replica)
+        ends.append(client.notifications.current_event_id())
+    with client.database.transaction() as connection:
+        now = connection.execute(sa.select(sa.func.max(log.c.EVENT_TIME))).scalar_one()
+        for age, event in zip((100, 200), reversed(ends), strict=True):
+            connection.execute(sa.update(log).where(log.c.EVENT_ID <= event).values(EVENT_TIME=now - age))
+        connection.execute(sa.update(TBLS).values(CREATE_TIME=now - 4000))
+    table, key, seen = client.catalog.get_table(T), table_name(T), client.get_valid_write_ids(T)[T]
+
+    def at(age: int) -> set[int]:
+        then = write_ids_at(client.database, client.notifications, table, key, seen, shown_moment(now - age))
+        return {w for w in range(1, 9) if then.is_valid(w)}
+
+    assert at(50) == set(range(1, 9))
+    assert at(150) == at(200) == set(range(1, 5))
+    assert read_history(client.database, client.notifications, key).committed == set(range(1, 9))
+    with pytest.raises(HistoryGoneError):
+        at(300)

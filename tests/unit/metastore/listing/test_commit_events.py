@@ -17,6 +17,7 @@ from airflow_hive_acid.metastore.listing.commit_events import (
     commits_of,
     committed_txns,
     hear,
+    txns_of_event,
     whole,
 )
 from airflow_hive_acid.metastore.listing.commit_log import Missed, gaps
@@ -137,6 +138,21 @@ def test_commit_of_a_sync_tells_each_run_of_the_write_ids_that_came():
         ("db.t", 15, {"table": "db.t", "from_write_id": 15, "to_write_id": 15}),
         ("db.u", 3, {"table": "db.u", "from_write_id": 3, "to_write_id": 3}),
     ]
+
+
+def test_commit_says_in_which_databases_it_has_written_or_nothing():
+    (named,) = heard(event(1, "COMMIT_TXN", {"txnid": 5, "writeIds": [1], "databases": ["X"]}))
+    assert (named.may_have_written(T), named.may_have_written(TableName("x", "t"))) == (False, True)
+    for message in ({"txnid": 5}, {"txnid": 5, "writeIds": [], "databases": ["X"]}):
+        (silent,) = heard(event(1, "COMMIT_TXN", message))
+        assert silent.may_have_written(T)
+
+
+def test_txns_that_are_opened_or_aborted_are_named_unless_nobody_can_read_it():
+    assert txns_of_event(event(1, "OPEN_TXN", {"txnIds": [5, 6]})) == (5, 6)
+    assert txns_of_event(event(1, "ABORT_TXN", {"txnid": 7})) == (7,)
+    assert txns_of_event(event(1, "OPEN_TXN", {"txnIds": None})) == ()
+    assert txns_of_event(LoggedEvent(1, 1, "OPEN_TXN", None, None, None, "{", PLAIN_FORMAT)) == ()
 
 
 def test_mark_of_a_txn_that_changed_rows_elsewhere_makes_an_insert_no_change():
