@@ -58,22 +58,25 @@ class Position:
 
     :param upto: events up to here are told, and Airflow has them.
     :param telling: events up to here may have been told.
+    :param time: when the event ``upto`` was written, in seconds since 1970; None when that is not known.
     """
 
     upto: int
     telling: int
+    time: int | None = None
 
     def to_document(self) -> dict[str, int]:
         """As Airflow's store keeps it."""
-        return {"upto": self.upto, "telling": self.telling}
+        noted = {} if self.time is None else {"time": self.time}
+        return {"upto": self.upto, "telling": self.telling, **noted}
 
     @classmethod
     def from_document(cls, document: Any) -> Position | None:
         """What the store holds; None when that is nothing of ours."""
         if not isinstance(document, dict) or not isinstance(document.get("upto"), int):
             return None
-        upto = int(document["upto"])
-        return cls(upto, max(upto, int(document.get("telling", upto))))
+        upto, time = int(document["upto"]), document.get("time")
+        return cls(upto, max(upto, int(document.get("telling", upto))), time if isinstance(time, int) else None)
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +120,7 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
         self._position: Position | None = None
         self._doubt = 0
         self._done = 0
+        self._times: dict[int, int | None] = {}
         self._kept = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -177,21 +181,36 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
 
     async def _begin(self, hub: CommitHub) -> AsyncIterator[TriggerEvent]:
         """Find the place to go on from; a watcher that was never there before begins now."""
-        latest = await _patiently(hub.log.latest)
+        latest, written = await _patiently(hub.log.standing)
         found = Position.from_document(await self._recall())
-        if found is not None and found.telling > latest:
+        lost = None if found is None else await self._lost(hub, found, latest)
+        if lost is not None:
             # The log begins anew: nothing of it has been told, and it cannot be said what of it is new.
-            missed = {"first": latest + 1, "last": found.telling, "reason": "the log begins anew"}
+            missed = {"first": lost[0], "last": lost[1], "reason": "the log begins anew"}
             log.warning("%s: %s; going on from event %d", self.table, missed, latest)
             yield self._event({"kind": "gap", "event_id": latest, "missed": missed}, redelivered=False)
             # Not kept before Airflow has the event: kept with the next look that is confirmed.
-            self._position, self._done = Position(-1, latest), latest
+            self._position, self._done, self._times = Position(-1, latest), latest, {latest: written}
             return
         if found is None:
-            found = Position(latest, latest)
+            found = Position(latest, latest, written)
             await self._keep(found)
         self._position, self._done, self._doubt = found, found.upto, found.telling
         self._kept = time.monotonic()
+
+    async def _lost(self, hub: CommitHub, position: Position, latest: int) -> tuple[int, int] | None:
+        """The events of which nobody knows what was told, where the log is not the one that the watermark is of.
+
+        It is from a backup. What it has lost may have been given its ids again by now, which their times show.
+        """
+        if position.telling > latest:
+            return latest + 1, position.telling
+        if position.time is None:
+            return None
+        from airflow_hive_acid.metastore.notifications import is_another_log  # not needed to parse a DAG file
+
+        written = await _patiently(hub.log.written_at, position.upto)
+        return (1, latest) if is_another_log(position.time, written) else None
 
     async def _catch_up(self, hub: CommitHub, upto: int) -> AsyncIterator[TriggerEvent]:
         """Read by itself what the others have read before this one came."""
@@ -215,13 +234,15 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
             position = self._position
             if position is None:
                 raise AssertionError("tells before it knows where it is")
-            await self._keep(Position(position.upto, max(position.telling, page.upto)))
+            await self._keep(Position(position.upto, max(position.telling, page.upto), position.time))
         for gap in missed:
             log.warning("%s: events %d to %d are missing: %s", self.table, gap.first, gap.last, gap.reason)
             yield self._event(_gap_document(gap), redelivered=gap.last <= self._doubt)
         for commit in commits:
             yield self._event(commit.to_document(), redelivered=(commit.event_id or 0) <= self._doubt)
-        self._done = max(self._done, page.upto)
+        if page.upto > self._done:
+            self._done = page.upto
+            self._times[page.upto] = page.time
 
     def _event(self, document: dict[str, Any], *, redelivered: bool) -> TriggerEvent:
         payload = {**document, "table": str(self._wanted[0]), "conn_id": self.hive_acid_conn_id}
@@ -233,8 +254,9 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
         if position is None or upto <= position.upto:
             return
         told = position.telling > position.upto
+        self._times = {done: time for done, time in self._times.items() if done >= upto}
         if told or self.overdue:
-            await self._keep(Position(upto, max(upto, position.telling)))
+            await self._keep(Position(upto, max(upto, position.telling), self._times.get(upto)))
 
     @property
     def overdue(self) -> bool:
@@ -284,11 +306,13 @@ class CommitProducer(SharedStreamProducer):
             hub = _hub(self._conn_id, client)
             hub.producers += 1
             try:
-                after = await _patiently(hub.log.latest)
+                after, written = await _patiently(hub.log.standing)
                 while True:
-                    page = await _patiently(hub.log.read, after)
-                    if page.upto < after:
+                    page = await _patiently(hub.log.read, after, written)
+                    if page.upto < after or page.anew:
                         raise InvalidArgumentsError(f"the log of {self._conn_id} begins anew; so do its watchers")
+                    if page.upto > after or page.time is not None:
+                        written = page.time
                     if page.upto > after or hub.takes_news():
                         after = page.upto
                         look = Look(page)

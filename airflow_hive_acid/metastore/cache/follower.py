@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.cache.events import OpenWrites
 from airflow_hive_acid.metastore.cache.reads import Restart, read_round
-from airflow_hive_acid.metastore.notifications.log import read_last_event_id
+from airflow_hive_acid.metastore.notifications.log import is_another_log, read_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +78,8 @@ class CacheFollower:
         self._wake = threading.Event()
         self._stopping = False
         self._failing = False
+        #: The position of the last look, and when its event was written: that tells a log that was restored.
+        self._noted: tuple[int, int | None] | None = None
         self._thread: threading.Thread | None = None
         self.tell: Callable[[], None] | None = None
         self._told_at: float | None = None
@@ -131,19 +133,23 @@ class CacheFollower:
             with self._lock:
                 position, writes, again = self._state.position, self._state.writes, self._state.has_again()
             began = self._clock()
-            if position is not None and not again and self._log_end() == position:
-                self.followed.looked_at = began
-                return
-            found = self._database.read(lambda connection: read_round(connection, position, writes, self._plan))
+            noted = self._noted[1] if self._noted is not None and self._noted[0] == position else None
+            if position is not None and not again:
+                end, time = self._log_end(position)
+                if end == position and not is_another_log(noted, time):
+                    self.followed.looked_at = began
+                    return
+            found = self._database.read(lambda connection: read_round(connection, position, writes, self._plan, noted))
             with self._lock:
                 if isinstance(found, Restart):
                     self._state.reset(found.end, found.writes)
                 else:
                     self._state.apply(found)
+            self._noted = (found.end, found.time)
             self._note(found, began)
 
-    def _log_end(self) -> int:
-        return self._database.read(read_last_event_id, one_statement=True)
+    def _log_end(self, position: int) -> tuple[int, int | None]:
+        return self._database.read(lambda connection: read_end(connection, position), one_statement=True)
 
     def _plan(self, changes: Changes) -> Mapping[TableName, frozenset[str]]:
         with self._lock:

@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.catalog.rows.partitions import find_partitions,
 from airflow_hive_acid.metastore.catalog.rows.reader import read_tables
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import TableName
-from airflow_hive_acid.metastore.notifications.log import read_events, read_last_event_id
+from airflow_hive_acid.metastore.notifications.log import is_another_log, read_end, read_events, read_last_event_id
 from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
 
 if TYPE_CHECKING:
@@ -57,11 +57,13 @@ class Restart:
 
     :param end: where to go on; ``writes`` the open writes there.
     :param why: None at the first look.
+    :param time: when the event ``end`` was written, in seconds since 1970; None when it is not there (any more).
     """
 
     end: int
     writes: OpenWrites
     why: Gap | str | None
+    time: int | None = None
 
 
 def read_round(
@@ -69,28 +71,40 @@ def read_round(
     position: int | None,
     writes: OpenWrites,
     plan: Callable[[Changes], Mapping[TableName, frozenset[str]]],
+    noted: int | None = None,
 ) -> Round | Restart:
     """Events after a position, and again what they touched; nothing but the database is looked at.
 
     :param position: the last event processed, None to begin.
     :param writes: the open writes there.
     :param plan: says what to read again.
+    :param noted: when the event at the position was written; another time says that the metastore was restored.
     """
-    end = read_last_event_id(connection)
     if position is None:
-        return Restart(end, _read_open_writes(connection), None)
+        return _restart(connection, None)
+    end, time = read_end(connection, position)
+    if is_another_log(noted, time):
+        return _restart(connection, "the log is another one: the metastore was restored, and has gone on since")
     gap = find_gap(position, end, range(position + 1, end + 1), MOST_EVENTS)
+    events: list[LoggedEvent] = []
     if gap is None:
         events = _read_events(connection, position, end)
         gap = find_gap(position, end, [event.event_id for event in events], MOST_EVENTS)
     if gap is not None:
-        return Restart(end, _read_open_writes(connection), gap)
+        return _restart(connection, gap)
     after = writes.copy()
     changes = fold(events, after)
     if changes.unreadable is not None:
-        return Restart(end, _read_open_writes(connection), f"event {changes.unreadable} cannot be read")
+        return _restart(connection, f"event {changes.unreadable} cannot be read")
     wanted = plan(changes)
-    return Round(position, end, changes, _read_again(connection, wanted, end), after)
+    return Round(
+        position, end, changes, _read_again(connection, wanted, end), after, events[-1].time if events else time
+    )
+
+
+def _restart(connection: Connection, why: Gap | str | None) -> Restart:
+    end = read_last_event_id(connection)
+    return Restart(end, _read_open_writes(connection), why, read_end(connection, end)[1])
 
 
 def read_loaded(

@@ -34,6 +34,7 @@ class Round:
 
     :param start: the position it went out from; ``end`` the log's end in that snapshot.
     :param loads: tables read again, None for those that do not exist.
+    :param time: when the event ``end`` was written, in seconds since 1970; None when that is not known.
     """
 
     start: int
@@ -41,6 +42,7 @@ class Round:
     changes: Changes
     loads: Mapping[TableName, Loaded | None]
     writes: OpenWrites
+    time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from airflow_hive_acid.metastore.listing.commit_events import (
     whole,
 )
 from airflow_hive_acid.metastore.listing.commit_facts import read_facts
-from airflow_hive_acid.metastore.notifications.log import LoggedEvent
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent, is_another_log
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ _REMEMBERED = 100_000
 """Txns whose allocations are kept in memory; those of older ones are looked up."""
 _SETTLED_SECONDS = 60
 """Notes of a commit are tidied up by housekeeping that comes every few minutes; sooner than this nothing is missing."""
+
+_ANEW = "the log begins anew: the metastore is another one, or from a backup"
 
 _L = NOTIFICATION_LOG.c
 _EARLIER = (
@@ -81,6 +83,8 @@ class CommitPage:
     :param commits: those between the two, in order.
     :param missed: what is missing between the two.
     :param more: the page was full; there may be another one.
+    :param time: when the event at ``upto`` was written, in seconds since 1970; None when that is not known.
+    :param anew: the event of the watermark is another one than it was: the log has begun anew, and gone on since.
     """
 
     after: int
@@ -88,6 +92,8 @@ class CommitPage:
     commits: tuple[TableCommit, ...] = ()
     missed: tuple[Missed, ...] = ()
     more: bool = False
+    time: int | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +143,31 @@ class CommitLog:
             )
         return self._notifications.current_event_id()
 
-    def read(self, after: int) -> CommitPage:
+    def standing(self) -> tuple[int, int | None]:
+        """Id of the latest event, and when that was written; None when it is not in the log (any more)."""
+        latest = self.latest()
+        return latest, self.written_at(latest)
+
+    def written_at(self, event_id: int) -> int | None:
+        """When an event was written, in seconds since 1970; None when it is not in the log (any more)."""
+        return self._notifications.end(event_id)[1]
+
+    def read(self, after: int, noted: int | None = None) -> CommitPage:
         """The page after a watermark; an empty one when nothing has happened.
 
+        :param noted: when the event of the watermark was written. If it has another time now, the metastore was
+            restored, and what follows is no continuation: the page says ``anew``, and holds no commits.
         :raises HiveAcidError: when the metastore cannot be asked.
         """
         notifications = self._notifications
         listed = notifications.events_after(after, self._page)
+        if noted is not None or not listed:
+            latest, time = notifications.end(after)
+            if is_another_log(noted, time):
+                return CommitPage(after, latest, missed=(Missed(1, latest, _ANEW),), anew=True)
         if not listed:
-            latest = notifications.current_event_id()
             if latest == after:
-                return CommitPage(after, after)
+                return CommitPage(after, after, time=time)
             # What was written meanwhile is found by the second look; what is not there then has been purged.
             listed = notifications.events_after(after, self._page)
             if not listed:
@@ -156,7 +176,8 @@ class CommitLog:
         heard, unreadable = _hear_all(events)
         missed = (*gaps(after, [event.event_id for event in events]), *unreadable)
         commits = commits_of(heard, self._facts(heard)) if heard else []
-        return CommitPage(after, events[-1].event_id, tuple(commits), missed, len(listed) >= self._page)
+        more, time = len(listed) >= self._page, events[-1].time
+        return CommitPage(after, events[-1].event_id, tuple(commits), missed, more, time)
 
     def written(self, after: int, table: TableName, opened: set[int]) -> TablePage:
         """A page, and what it says of the write ids of a table.
@@ -246,7 +267,7 @@ def gaps(after: int, event_ids: Iterable[int]) -> tuple[Missed, ...]:
 def _nothing_left(after: int, latest: int) -> tuple[Missed, ...]:
     if latest > after:
         return (Missed(after + 1, latest, "purged before they were read"),)
-    return (Missed(latest + 1, after, "the log begins anew: the metastore is another one, or from a backup"),)
+    return (Missed(latest + 1, after, _ANEW),)
 
 
 def _hear_all(events: Sequence[LoggedEvent]) -> tuple[list[Heard], list[Missed]]:

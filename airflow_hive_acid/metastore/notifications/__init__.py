@@ -8,8 +8,8 @@ from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.notifications.events import CATALOG
-    from airflow_hive_acid.metastore.notifications.log import LoggedEvent
+    from airflow_hive_acid.metastore.notifications.log import LoggedEvent, is_another_log
 else:
-    __getattr__ = lazily(__name__, {"CATALOG": "events", "LoggedEvent": "log"})
+    __getattr__ = lazily(__name__, {"CATALOG": "events", "LoggedEvent": "log", "is_another_log": "log"})
 
-__all__ = ["CATALOG", "LoggedEvent"]
+__all__ = ["CATALOG", "LoggedEvent", "is_another_log"]

@@ -102,6 +102,9 @@ _PARTITIONS_ALTERED = _AFTER.where(
     _L.EVENT_TYPE == EventType.ALTER_PARTITION.value,
 )  # fmt: skip
 _CURRENT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
+# The largest: before Hive 4 no index makes sure that an id comes once.
+_TIME = select(func.max(_L.EVENT_TIME)).where(_L.EVENT_ID == bindparam("event_id", type_=sa.BigInteger))
+_END = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID, _TIME.scalar_subquery())
 _FIRST = select(func.coalesce(select(func.min(_L.EVENT_ID)).scalar_subquery(), NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID))
 _COUNT = select(func.count()).where(_L.EVENT_ID > bindparam("after"), _L.EVENT_ID <= bindparam("upto"))
 _OLD = (
@@ -215,6 +218,10 @@ class Notifications:
         """Id of the latest event, 0 when there was none."""
         return self._database.read(read_last_event_id)
 
+    def end(self, event_id: int) -> tuple[int, int | None]:
+        """Id of the latest event, and when another one was written (:func:`read_end`)."""
+        return self._database.read(lambda connection: read_end(connection, event_id))
+
     def first_event_id(self) -> int:
         """Id of the oldest event that is still in the log; of an empty log, the id that the next one will have."""
         return self._database.read(lambda connection: int(connection.execute(_FIRST).scalar_one()))
@@ -276,6 +283,23 @@ def read_events(connection: Connection, after: int, limit: int) -> list[LoggedEv
 def read_last_event_id(connection: Connection) -> int:
     """Id of the latest event, 0 when there was none."""
     return int(connection.execute(_CURRENT).scalar_one()) - 1
+
+
+def read_end(connection: Connection, event_id: int) -> tuple[int, int | None]:
+    """Id of the latest event, and when another one was written, in seconds since 1970; None when it is not there."""
+    following, time = connection.execute(_END, {"event_id": event_id}).one()
+    return int(following) - 1, None if time is None else int(time)
+
+
+def is_another_log(noted: int | None, time: int | None) -> bool:
+    """Whether the event of an id is another one than it was: the metastore was restored, and has gone on since.
+
+    A restore gives ids again, and not before the time of those that it has lost. Of an event that was purged nobody
+    knows.
+
+    :param noted: when it was written, as whoever had read it has noted; ``time`` what the log says now.
+    """
+    return noted is not None and time is not None and noted != time
 
 
 def _purge_some(connection: Connection, old: sa.Select[Any], remove: sa.Delete, age: int, batch: int) -> int:

@@ -316,6 +316,37 @@ def test_a_log_purged_under_the_follower_means_that_everything_is_read_anew(read
     assert reader.counted() == {"hit": 2}
 
 
+@pytest.mark.parametrize("further", [True, False], ids=["past the position", "just to the position"])
+def test_a_log_of_a_backup_that_has_gone_on_means_that_everything_is_read_anew(
+    reader: Reader, rows: Any, *, further: bool
+) -> None:
+    """
+    t1  the cache has followed the log to its end
+    t2  the metastore is restored from a backup of before; tables are what they were
+    t3  it goes on, and gives the same event ids again, at a later time
+    """
+    reader.client.catalog.alter_properties(X, {"note": "lost"})
+    reader.follow()
+    reader.table(X)
+    reader.follow()
+    position = reader.client.notifications.current_event_id()
+    rows.change(sa.update(NOTIFICATION_LOG).values(EVENT_TIME=NOTIFICATION_LOG.c.EVENT_TIME + 60))
+    rows.update("TABLE_PARAMS", {"PARAM_VALUE": "restored"}, PARAM_KEY="note")
+    if further:
+        reader.client.catalog.alter_properties(T, {"other": "x"})
+    assert (reader.client.notifications.current_event_id() > position) is further
+    reader.counted()
+    reader.follow()
+    assert reader.cache.statistics().restarts == 1
+    assert "was restored" in str(reader.cache.statistics().restarted_because)
+    assert reader.table(X).properties["note"] == "restored"
+    assert reader.counted() == {"missing": 1}
+    reader.follow()
+    reader.table(X)
+    assert reader.counted() == {"hit": 1}
+    assert reader.cache.statistics().restarts == 1
+
+
 def test_a_message_that_cannot_be_read_means_that_everything_is_read_anew(reader: Reader, rows: Any) -> None:
     last = reader.client.notifications.current_event_id()
     reader.client.catalog.alter_properties(X, {"note": "new"})

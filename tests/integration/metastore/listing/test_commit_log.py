@@ -189,6 +189,24 @@ def test_log_that_begins_anew_is_told(tables: MetastoreClient) -> None:
     assert "begins anew" in page.missed[0].reason
 
 
+def test_log_of_a_backup_that_has_gone_on_past_the_watermark_is_told(tables: MetastoreClient) -> None:
+    """Ids that it has given again have another time; of an event that was purged nobody knows."""
+    log = CommitLog(tables.database, tables.notifications)
+    after, noted = log.standing()
+    assert noted is not None
+    kept = write(tables, "insert", table="db.u")
+    page = log.read(after, noted)
+    assert ([c.txn_id for c in page.commits], page.missed, page.anew) == ([kept], (), False)
+    assert (page.upto, page.time) == log.standing()
+    assert log.read(page.upto, page.time) == commit_log.CommitPage(page.upto, page.upto, time=page.time)
+    for at, moment in ((after, noted), (page.upto, page.time)):
+        again = log.read(at, (moment or 0) - 60)
+        assert (again.anew, again.commits, again.upto) == (True, (), log.latest())
+        assert "begins anew" in again.missed[0].reason
+    delete(tables, sa.delete(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.EVENT_ID <= after))
+    assert [c.txn_id for c in log.read(after, noted - 60).commits] == [kept]
+
+
 def test_event_that_nobody_can_read_is_a_gap_and_no_end(tables: MetastoreClient) -> None:
     log = CommitLog(tables.database, tables.notifications)
     after = log.latest()

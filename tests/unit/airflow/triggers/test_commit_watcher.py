@@ -293,6 +293,46 @@ def test_log_that_begins_anew_is_an_event_of_its_own(tables, conn_id):
     assert [p["txn_id"] for p in world.told(TABLE) if p["kind"] == "commit"] == [fresh]
 
 
+def test_log_of_a_backup_that_has_gone_on_past_the_watermark_is_an_event_of_its_own(tables, conn_id):
+    """
+    t1  the watchers keep how far they are, and the triggerer ends
+    t2  the metastore is restored, and others write: the ids of its log are past the watermark again
+    """
+    world, _ = begun(tables, conn_id)
+    with tables.database.transaction() as connection:
+        later = NOTIFICATION_LOG.c.EVENT_TIME + 60
+        connection.execute(sa.update(NOTIFICATION_LOG).values(EVENT_TIME=later))
+    latest = tables.notifications.current_event_id()
+    world.start()
+    live(world, conn_id, lambda _: len(world.events) >= 3)
+    assert [(p["kind"], p["missed"]) for _, p in world.events] == [
+        ("gap", {"first": 1, "last": latest, "reason": "the log begins anew"})
+    ] * 3
+    fresh = write(tables, "k=a")
+    world.start()
+    live(world, conn_id, wanted(world, {TABLE: [fresh], PARTITION: [fresh]}))
+    assert [p["txn_id"] for p in world.told(TABLE) if p["kind"] == "commit"] == [fresh]
+
+
+@pytest.mark.backends("sqlite")
+def test_stream_over_a_log_of_a_backup_ends_so_that_its_watchers_begin_again(tables, conn_id):
+    """Each of them finds at its watermark that the log is another one."""
+
+    async def story():
+        stream = CommitProducer(conn_id).open_stream()
+        async with asyncio.timeout(60):
+            first = asyncio.create_task(anext(stream))
+            while not first.done():
+                await asyncio.to_thread(write, tables, "k=a")
+            with tables.database.transaction() as connection:
+                later = NOTIFICATION_LOG.c.EVENT_TIME + 60
+                connection.execute(sa.update(NOTIFICATION_LOG).values(EVENT_TIME=later))
+            await anext(stream)
+
+    with pytest.raises(InvalidArgumentsError, match="begins anew; so do its watchers"):
+        asyncio.run(story())
+
+
 def test_watermark_of_a_quiet_table_moves_with_the_others_commits(tables, conn_id, monkeypatch):
     monkeypatch.setattr(watching, "_KEEP_SECONDS", 0.0)
     world, _ = begun(tables, conn_id)
@@ -356,5 +396,7 @@ def test_watchers_tell_nothing_where_operators_do(tables, conn_id, monkeypatch, 
 def test_watermark_that_is_none_of_ours_is_no_watermark():
     assert Position.from_document({"upto": 5, "telling": 9}) == Position(5, 9)
     assert Position.from_document({"upto": 5}) == Position(5, 5)
+    assert Position.from_document({"upto": 5, "telling": 9, "time": 7}) == Position(5, 9, 7)
+    assert Position.from_document(Position(5, 9, 7).to_document()) == Position(5, 9, 7)
     for document in (None, 5, "x", {}, {"upto": "5"}):
         assert Position.from_document(document) is None
