@@ -95,6 +95,7 @@ class ImportPlan:
     :param dropped: partitions that the source has no more.
     :param unchanged: partitions that are as new already, with the reason.
     :param in_place: the files stay where the dump has them.
+    :param write_ids: of an ACID table that is there already, what of it is seen now.
     """
 
     name: TableName
@@ -106,6 +107,7 @@ class ImportPlan:
     dropped: tuple[WholePartition, ...] = ()
     unchanged: tuple[tuple[str, str], ...] = ()
     in_place: bool = False
+    write_ids: ValidWriteIdList | None = None
 
     @property
     def is_noop(self) -> bool:
@@ -141,7 +143,7 @@ def plan_import(dump: Dump, asked: Asked, existing: Existing, database: Database
         location = check_location(f"{asked.dump_uri}/" + ("" if source.partition_columns else DATA))
     else:
         location = _location(asked, existing.table, database, source, name)
-    plan = ImportPlan(name, "", location, in_place=in_place)
+    plan = ImportPlan(name, "", location, in_place=in_place, write_ids=existing.write_ids)
     if dump.scope is Scope.METADATA:
         return _plan_metadata(plan, dump, existing, chosen, now)
     if dump.scope is Scope.NONE:

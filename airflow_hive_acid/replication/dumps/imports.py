@@ -252,7 +252,6 @@ class _Import:
         :param txn_id: in which it is put there.
         """
         places = dict(plan.places)
-        creates = plan.table is not None and plan.table.before is None
         found = []
         for file in self._dump.files:
             place = places.get(file.partition)
@@ -261,8 +260,8 @@ class _Import:
             folder, _, name = file.path.rpartition("/")
             # The same for every attempt, and no name that anything in a table could have.
             key = hashlib.sha256(f"{file.partition}\0{folder}".encode()).hexdigest()[:16]
-            if creates and self._dump.write_ids is not None:
-                folder = _as_merged(folder, txn_id)
+            if self._dump.write_ids is not None:
+                folder = _as_merged(folder, txn_id, plan.write_ids)
             target = f"{place}/{folder}" if folder else place
             paths.require_inside(plan.location if paths.is_inside(plan.location, place) else place, f"{target}/{name}")
             moved = MovedFile(key, target, name, file.size)
@@ -441,14 +440,18 @@ class _Import:
                 self._filesystem.delete(info.path, inside=location)
 
 
-def _as_merged(folder: str, txn_id: int) -> str:
-    """A directory of a dump as it is called in a new table: a base as of a compaction, which the import stands for.
+def _as_merged(folder: str, txn_id: int, here: ValidWriteIdList | None) -> str:
+    """A directory of a dump as it is called here: a base as of a compaction, which the import stands for.
 
     What it has replaced has not come here, also of an INSERT OVERWRITE; so nobody may read the table as it was before.
+
+    :param here: the write ids of a table that is there already: below an open one nothing counts as compacted.
     """
     top, slash, rest = folder.partition("/")
     named = parse_directory(top)
     if named is None or named.kind is not DirectoryKind.BASE or named.max_write_id < 1 or named.visibility_txn_id:
+        return folder
+    if here is not None and not here.is_valid_base(named.max_write_id):
         return folder
     return replace(named, visibility_txn_id=txn_id).name + slash + rest
 

@@ -177,6 +177,29 @@ def insert_into(site: Site, partition: str, content: bytes) -> int:
     return write_id
 
 
+def test_partitions_that_are_imported_one_after_the_other_are_not_read_as_they_never_were_here(
+    primary: Site, replica: Site, tmp_path: Path
+) -> None:
+    """Of what an INSERT OVERWRITE has replaced in ds=2 nothing has come, whether its import makes the table or not."""
+    make_table(primary, partitioned=True, **ACID)
+    for number, partition in enumerate(("ds=1", "ds=2"), 1):
+        insert_into(primary, partition, b"%d" % number)
+    with primary.client.begin({"w.t": "overwrite"}, partitioned=["w.t"]) as overwrite:
+        write(primary, location(primary, "w.t", "ds=2"), {f"{base_name(3)}/bucket_00000": b"3"})
+        overwrite.add_partitions("w.t", ["ds=2"])
+    replica.client.catalog.create_database("w")
+    for partition in ("ds=1", "ds=2"):
+        export_table(primary, "w.t", f"{tmp_path}/{partition}", [partition])
+        import_table(replica, f"{tmp_path}/{partition}")
+    assert (seen(replica, "ds=1"), seen(replica, "ds=2")) == ([b"1"], [b"3"])
+    listing = [FileEntry(path, 1) for path in contents(replica, location(replica, "w.t", "ds=2"))]
+    with replica.client.snapshot(["w.t"]) as snapshot:
+        now, txns = snapshot.snapshot["w.t"], snapshot.valid_txns
+    assert lost_history(listing, as_of(now, 2), txns) is not None
+    assert lost_history(listing, as_of(now, 3), txns) is None
+    assert partition_changes(listing, now, txns, 3, 3).available_from == 4
+
+
 def test_a_partition_of_an_acid_table_goes_back_to_its_own_table_and_to_no_other(
     primary: Site, replica: Site, tmp_path: Path
 ) -> None:
