@@ -178,6 +178,7 @@ def advance(connection: Connection, client: Verbs, request: Advance) -> None:
         connection.execute(_ALIVE, {"ids": list(part)})
     _complete(connection, tables, resolved.top | owned.top, request.sync_txn)
     _tell(connection, client, tables, owned, resolved)
+    _tell_emptied(connection, client, tables)
     log = client.notifications
     if not request.sync_txn:
         owned.require_in_time()
@@ -423,6 +424,20 @@ def _tell(
     told += [events.commit_txn(t, written.get(t, ()), ranges.get(t)) for t in [*owned.committed, *resolved.committed]]
     told += [events.abort_txn(t, written.get(t, ())) for t in [*owned.aborted, *resolved.aborted]]
     client.notifications.later(connection, told)
+
+
+def _tell_emptied(connection: Connection, client: Verbs, tables: Sequence[TableAdvance]) -> None:
+    """Partitions that were dropped and added again at the source are told as that, or nobody could see it here.
+
+    Behind the write ids of the sync: as of none of them there was, or is, what was dropped.
+    """
+    catalog = CatalogEvents(client.notifications)
+    for table in tables:
+        if table.emptied:
+            now = read_tables_by_id(connection, [table.table.id])[table.table.id]
+            there = find_partitions(connection, table.table, list(table.emptied))
+            catalog.dropping_partitions(connection, now, [p.id for p in there.values()])
+            catalog.partitions_added(connection, now, sorted(there))
 
 
 def _ranges(tables: Sequence[TableAdvance], owned: _Owners) -> dict[int, dict[str, list[tuple[int, int]]]]:

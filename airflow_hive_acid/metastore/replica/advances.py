@@ -47,6 +47,7 @@ class TableAdvance:
     :param source_txns: the source's txns of ids that are open there.
     :param added: partitions that are new, ``gone`` those that the source no longer has.
     :param overwritten: the first new write id and the last new overwrite, if that may have hidden rows of others.
+    :param emptied: partitions that lost their rows by no write id: at the source they were dropped and added again.
     """
 
     table: Table
@@ -59,6 +60,7 @@ class TableAdvance:
     gone: tuple[str, ...] = ()
     written: tuple[Written, ...] = ()
     overwritten: tuple[int, int] | None = None
+    emptied: tuple[str, ...] = ()
 
     @property
     def name(self) -> TableName:

@@ -60,6 +60,7 @@ class Target:
             added=tuple(sorted(source.places.keys() - self.places.keys())) if partitioned else (),
             gone=tuple(sorted(self.places.keys() - source.places.keys())) if partitioned else (),
             written=tuple(w for w in written if w.write_id), overwritten=self._overwritten(),
+            emptied=tuple(sorted(p for p, found in self.plans.items() if p and found.empty_base is not None)),
         )  # fmt: skip
 
     def _overwritten(self) -> tuple[int, int] | None:

@@ -151,6 +151,26 @@ def test_a_late_write_that_an_overwrite_hides_is_among_what_cannot_be_told_by_it
         applied(replica, 3, 4, {"1:a", "2:late"})
 
 
+@pytest.mark.backends("sqlite")
+def test_what_a_partition_was_before_it_lost_its_rows_by_no_write_id_is_refused(primary: Site, replica: Site) -> None:
+    """At the primary it was dropped and added again; a base without rows hides here what was there before."""
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    sync(primary, replica)
+    world.drop_partition(primary, "p=1")
+    for left in (path_of(primary.client.catalog.get_table(T).location) / "p=1").iterdir():
+        world.remove(left)  # a Hive without hive.acid.droppartition.usebase
+    last = write(primary, "b", partition="p=1")
+    sync(primary, replica)
+    assert rows(replica) == rows(primary) == {"p=1": {f"{last}:b"}}
+    for site in (primary, replica):
+        with pytest.raises(ChangesNoLongerAvailableError, match="a partition was dropped since"):
+            applied(site, 2, last, set())
+    write(primary, "c", partition="p=1")
+    sync(primary, replica)
+    applied(replica, last + 1, last + 1, set())  # what has come since can be told
+
+
 def commits_after(log: CommitLog, position: int) -> tuple[list[tuple[int, int]], int]:
     """The ranges of changes that a watcher tells, and where it stands then."""
     page = log.read(position)
