@@ -225,6 +225,12 @@ class PublishError(HiveAcidError):
     """What lies in the directories of a write id differs from what the job reported; the txn is not committed."""
 
 
+class PublishInterruptedError(PublishError):
+    """Somebody came between: fenced the job, published the same, or moved the partition. Nothing of it is visible."""
+
+    retryable = True
+
+
 class ActionRefusedError(HiveAcidError):
     """What somebody asks for cannot be done as things stand; says why, and what can. Nothing was changed."""
 

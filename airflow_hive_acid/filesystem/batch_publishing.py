@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.errors import PublishError, PublishInterruptedError
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
     ManifestDirectory,
@@ -120,15 +120,17 @@ def publish_batch(
 
     :param location: URI of the table directory.
     :param batch: what the batch has published; is brought up to date.
-    :raises PublishError: when staging is gone (fenced), or a name is taken.
+    :raises PublishInterruptedError: when staging is gone (fenced), or a name is taken.
     """
     try:
         for directory in manifest.directories:
             _publish(filesystem, staging, manifest, directory, location, batch)
     except FileExistsError as error:
-        raise PublishError(f"{error}: somebody else has written into the batch of job {manifest.job_id}") from None
+        raise PublishInterruptedError(
+            f"{error}: somebody else has written into the batch of job {manifest.job_id}"
+        ) from None
     except (FileNotFoundError, NotADirectoryError):
-        raise PublishError(
+        raise PublishInterruptedError(
             f"{staging} is gone: job {manifest.job_id} was fenced because its txn was given up; write it again"
         ) from None
     filesystem.delete(staging, inside=location)
@@ -182,14 +184,14 @@ def check_not_hidden(filesystem: Filesystem, directories: Iterable[ManifestDirec
     in the directory is a base of their own write id, which hides all that the batch writes there.
 
     :param high: the last write id of the batch.
-    :raises PublishError: naming the base.
+    :raises PublishInterruptedError: naming the base.
     """
     for place in sorted({directory.place for directory in directories}):
         for entry in filesystem.list_files(place):
             named = parse_directory(entry.name) if entry.is_dir else None
             is_base = named is not None and named.kind is DirectoryKind.BASE and not named.visibility_txn_id
             if named is not None and is_base and named.max_write_id > high:
-                raise PublishError(
+                raise PublishInterruptedError(
                     f"{place}/{entry.name} hides what the write ids up to {high} write: the partition was dropped, or "
                     "overwritten, since the batch was opened. The txn is not committed; write it again in another batch"
                 )

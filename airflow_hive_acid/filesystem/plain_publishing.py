@@ -13,7 +13,7 @@ import contextlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import PublishError, UnsafePathError
+from airflow_hive_acid.errors import PublishInterruptedError, UnsafePathError
 from airflow_hive_acid.filesystem.absence import is_absent
 from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.filesystem.publishing import make_places
@@ -90,7 +90,7 @@ def plan_moves(filesystem: Filesystem, staged: Manifest, *, overwrite: bool) -> 
 def publish_files(filesystem: Filesystem, staging: str, manifest: PlainManifest) -> None:
     """Move what is replaced out and the new files in; the manifest is recorded already.
 
-    :raises PublishError: when a name is taken, or staging is gone (fenced). The caller undoes what was done.
+    :raises PublishInterruptedError: when a name is taken, or staging is gone (fenced). The caller undoes what was done.
     """
     if manifest.replaced:
         filesystem.make_directory(f"{staging}/{_REPLACED}")
@@ -101,12 +101,12 @@ def publish_files(filesystem: Filesystem, staging: str, manifest: PlainManifest)
         for file in manifest.files:
             filesystem.rename(_staged(staging, file), file.uri)
     except FileExistsError as error:
-        raise PublishError(
+        raise PublishInterruptedError(
             f"{error}: somebody writes into {manifest.table} without its lock, or another attempt of this statement "
             "did. Nothing was changed; run the statement again"
         ) from None
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise PublishError(
+        raise PublishInterruptedError(
             f"{error}: job {manifest.job_id} was fenced because its txn was given up, or somebody changes "
             f"{manifest.table} without its lock; run the statement again"
         ) from None
@@ -115,7 +115,7 @@ def publish_files(filesystem: Filesystem, staging: str, manifest: PlainManifest)
 def check_files(filesystem: Filesystem, manifests: Iterable[PlainManifest]) -> None:
     """Whether what was published is there, right before the commit.
 
-    :raises PublishError: for a file that is missing or of another size.
+    :raises PublishInterruptedError: for a file that is missing or of another size.
     """
     expected = {file.uri: file for manifest in manifests for file in manifest.files}
     places = sorted({file.place for file in expected.values()})
@@ -125,7 +125,10 @@ def check_files(filesystem: Filesystem, manifests: Iterable[PlainManifest]) -> N
     for uri, file in expected.items():
         entry = found.get(uri)
         if entry is None or entry.size != file.size:
-            raise PublishError(f"{uri} was published with {file.size} bytes and is not there any more as it was")
+            raise PublishInterruptedError(
+                f"{uri} was published with {file.size} bytes and is not there any more as it was; the txn is not "
+                "committed, run it again"
+            )
 
 
 def undo(filesystem: Filesystem, aside: str, manifest: PlainManifest, location: str) -> None:
@@ -192,7 +195,9 @@ def _move_back(filesystem: Filesystem, file: MovedFile, staged: str, aside: str)
             if filesystem.exists(file.uri) and filesystem.exists(aside):
                 raise
             return None
-    raise PublishError(f"{file.uri} could not be moved back to {staged}, which is made again and again; try again")
+    raise PublishInterruptedError(
+        f"{file.uri} could not be moved back to {staged}, which is made again and again; try again"
+    )
 
 
 def undo_fenced(

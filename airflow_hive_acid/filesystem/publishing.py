@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import PublishError, WarehouseMissingError
+from airflow_hive_acid.errors import PublishError, PublishInterruptedError, WarehouseMissingError
 from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.filesystem.protocol import Upload
 from airflow_hive_acid.filesystem.threads import in_threads
@@ -173,12 +173,16 @@ def read_staging(
     :param told: where the job was told to upload files to; None: where the names of partitions say.
     :return: the manifest of what is to be published.
     :raises PublishError: for a file too many, too few or of another size, and for a directory that is not the step's.
+    :raises PublishInterruptedError: when staging is gone or was fenced, or a partition was moved meanwhile.
     """
     listed = staged_files(filesystem, staging)
+    is_empty = not listed
     unnamed = {} if filesystem.can_fence(staging) else _take_unnamed(listed)
     directories = []
     for written in result.directories:
         _check_name(written, target)
+        if is_empty and any(not file.upload for file in written.files):
+            raise _gone(staging, result.job_id)
         prefix = f"{written.partition}/{written.name}" if written.partition else written.name
         files = listed.pop(prefix, {})
         place = target.place_of(written.partition)
@@ -214,7 +218,8 @@ def _uploads(
     where = target.place_by_name(written.partition) if told is None else told.place_of(written.partition)
     if reported and place != where:
         moved = f"its files were uploaded to {where}" if where else "the job was not to upload its files"
-        raise PublishError(
+        kind = PublishInterruptedError if where else PublishError
+        raise kind(
             f"partition {written.partition} of {target.table} lies at {place}, and {moved}; nothing was published, "
             "run the statement again"
         )
@@ -240,8 +245,8 @@ def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: 
     What it replaces makes way first: bases of an INSERT OVERWRITE after which there is another.
 
     :param location: URI of the table directory; nothing outside it is removed.
-    :raises PublishError: when there is something in a place already, or staging is gone (fenced). What was renamed
-        before stays: its write id will be aborted and cleaned.
+    :raises PublishInterruptedError: when there is something in a place already, or staging is gone (fenced). What was
+        renamed before stays: its write id will be aborted and cleaned.
     """
     make_places(filesystem, {d.place for d in manifest.directories}, manifest.table, location)
 
@@ -259,15 +264,12 @@ def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: 
                 return
             filesystem.rename_directory(f"{staging}/{_DATA}/{partition}{directory.name}", directory.uri)
         except FileExistsError:
-            raise PublishError(
+            raise PublishInterruptedError(
                 f"{directory.uri} exists already: another attempt of this statement published it; "
                 f"abort the txn of job {manifest.job_id} and run the statement again"
             ) from None
         except (FileNotFoundError, NotADirectoryError):
-            raise PublishError(
-                f"{staging} is gone: job {manifest.job_id} was fenced because its txn was given up; "
-                "run the statement again"
-            ) from None
+            raise _gone(staging, manifest.job_id) from None
 
     if any((directory.staged or directory.uploads) and _has_version(directory) for directory in manifest.directories):
         # Before any file gets its name: who is fenced before this finds none to name, and after it no version.
@@ -279,6 +281,12 @@ def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: 
         places = {directory.place for directory in manifest.directories if directory.uploads}
         abort_left(filesystem, location, lambda found: found.name in names, places)
     filesystem.delete(staging, inside=location)
+
+
+def _gone(staging: str, job_id: str) -> PublishInterruptedError:
+    return PublishInterruptedError(
+        f"{staging} is gone: job {job_id} was fenced because its txn was given up; run the statement again"
+    )
 
 
 def _name_files(filesystem: Filesystem, staging: str, directory: ManifestDirectory, table: str) -> None:
@@ -328,14 +336,14 @@ def make_places(filesystem: Filesystem, places: Iterable[str], table: str, locat
 def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:
     """Move the files of a manifest into directories that this transaction has published already.
 
-    :raises PublishError: when a name is taken, or staging is gone (fenced).
+    :raises PublishInterruptedError: when a name is taken, or staging is gone (fenced).
     """
     for directory in manifest.directories:
         try:
             for name, source in _sources(staging, directory).items():
                 filesystem.rename(source, f"{directory.uri}/{name}")
         except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-            raise PublishError(
+            raise PublishInterruptedError(
                 f"{error}: job {manifest.job_id} cannot add to {directory.uri}, because its txn was given up or "
                 "another attempt was faster; run the transaction again"
             ) from None
@@ -348,7 +356,7 @@ def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[
     Looks where a job of this txn has published; that is where another attempt of one of them would have.
 
     :return: bases of later write ids that lie there, by URI: committed, they hide what is published.
-    :raises PublishError: for a directory or file too many, missing, or of another size.
+    :raises PublishInterruptedError: for a directory or file too many, missing, or of another size.
     """
     everything = [d for m in manifests for d in m.directories]
     # Several jobs may have put files into one base of their txn.
@@ -365,16 +373,16 @@ def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[
             if directory is not None and _is_later_base(directory, target):
                 later[f"{place}/{entry.name}"] = directory.max_write_id
             if directory is not None and target.owns(directory) and f"{place}/{entry.name}" not in expected:
-                raise PublishError(
+                raise PublishInterruptedError(
                     f"{entry.path} belongs to write id {target.write_id} of {target.table} and to no job that counts: "
                     "another attempt wrote it. The txn is not committed; run it again"
                 )
     for uri, entries in list_many(filesystem, expected).items():
         if entries is None:
-            raise PublishError(f"{uri} was published and is gone; the txn is not committed, run it again")
+            raise PublishInterruptedError(f"{uri} was published and is gone; the txn is not committed, run it again")
         found = tuple((e.relative, e.size) for e in entries if not e.is_dir and not _is_checksum(e.name))
         if found != tuple(sorted(expected[uri].items())):
-            raise PublishError(
+            raise PublishInterruptedError(
                 f"{uri} holds {len(found)} files with {sum(s for _, s in found)} bytes, not the "
                 f"{len(expected[uri])} with {sum(expected[uri].values())} that were published; "
                 "the txn is not committed, run it again"
@@ -402,7 +410,9 @@ def staged_files(filesystem: Filesystem, staging: str) -> dict[str, dict[str, in
     except FileNotFoundError:
         return {}
     except NotADirectoryError:
-        raise PublishError(f"{staging} is a file: this attempt was fenced because its txn was given up") from None
+        raise PublishInterruptedError(
+            f"{staging} is a file: this attempt was fenced because its txn was given up; run the statement again"
+        ) from None
     files: dict[str, dict[str, int]] = defaultdict(dict)
     for entry in entries:
         if entry.is_dir or _is_checksum(entry.name):

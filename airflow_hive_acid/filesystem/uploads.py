@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import HiveAcidError, PublishError
+from airflow_hive_acid.errors import HiveAcidError, PublishError, PublishInterruptedError
 from airflow_hive_acid.filesystem.protocol import Upload
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format import paths
@@ -40,14 +40,14 @@ def look_at_all(filesystem: Filesystem, uploads: Mapping[str, Upload], table: st
     """Uploads with their parts.
 
     :param uploads: by the names of their files.
-    :raises PublishError: when one was ended (fenced).
+    :raises PublishInterruptedError: when one was ended (fenced).
     """
 
     def look(upload: Upload) -> WholeUpload:
         try:
             return uploads_of(filesystem, upload.uri, table).look_at(upload)
         except FileNotFoundError:
-            raise PublishError(_gone(upload, table)) from None
+            raise PublishInterruptedError(_gone(upload, table)) from None
 
     found = in_threads(look, list(uploads.values()), "uploads")
     return dict(zip(uploads, found, strict=True))
@@ -56,14 +56,15 @@ def look_at_all(filesystem: Filesystem, uploads: Mapping[str, Upload], table: st
 def complete_all(filesystem: Filesystem, uploads: Iterable[WholeUpload], table: str) -> None:
     """Make files of uploads.
 
-    :raises PublishError: when one was ended (fenced). Files of others stay: their write id will be aborted and cleaned.
+    :raises PublishInterruptedError: when one was ended (fenced). Files of others stay: their write id will be aborted
+        and cleaned.
     """
 
     def complete(whole: WholeUpload) -> None:
         try:
             uploads_of(filesystem, whole.upload.uri, table).complete(whole)
         except FileNotFoundError:
-            raise PublishError(_gone(whole.upload, table)) from None
+            raise PublishInterruptedError(_gone(whole.upload, table)) from None
 
     in_threads(complete, list(uploads), "uploads")
 

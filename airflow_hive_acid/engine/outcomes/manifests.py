@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.outcomes.events import JobFinished, Published
-from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.errors import PublishInterruptedError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION_FILE, parse_bucket_file
 from airflow_hive_acid.metastore.catalog import Write
@@ -47,7 +47,7 @@ def require_same_places(made: Mapping[str, PartitionRef], others: Mapping[str, P
     """Somebody else added a partition meanwhile: our files must be where readers will look for them."""
     for name, other in others.items():
         if paths.parse_location(other.location) != paths.parse_location(made[name].location):
-            raise PublishError(
+            raise PublishInterruptedError(
                 f"partition {name} was added at {other.location} while this txn wrote it at {made[name].location}; "
                 "the txn is not committed, run it again"
             )

@@ -19,7 +19,7 @@ from airflow_hive_acid.errors import (
     InvalidArgumentsError,
     JobsAliveError,
     NoSuchObjectError,
-    PublishError,
+    PublishInterruptedError,
 )
 from airflow_hive_acid.metastore.database.backend import Step
 from airflow_hive_acid.metastore.database.clock import clock_ms
@@ -315,8 +315,8 @@ class Jobs:
         """Note what will be published, before the first rename (R5).
 
         :param rows: ``inserted``, ``updated`` and ``deleted``, for whoever is told of the commit.
-        :raises PublishError: when the job was fenced: it must not publish any more (R4), even where the fence itself
-            has gone with a dropped table's directory.
+        :raises PublishInterruptedError: when the job was fenced: it must not publish any more (R4), even where the
+            fence itself has gone with a dropped table's directory.
         :raises TxnAbortedError: when its txn was given up or aborted.
         """
         document = dict(manifest) if rows is None else {**manifest, "rows": dict(rows)}
@@ -331,7 +331,7 @@ class Jobs:
             job = _job(found)
             if job.state in (JobState.RUNNING, JobState.PUBLISHING):
                 raise txn_problem(connection, job.txn_id)
-            raise PublishError(
+            raise PublishInterruptedError(
                 f"job {job_id} of txn {job.txn_id} on {job.table} publishes nothing: it is {job.state.name.lower()}"
                 + (f" ({job.error})" if job.error else "")
                 + "; run the statement again in a new txn"

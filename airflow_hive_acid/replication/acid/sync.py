@@ -20,7 +20,7 @@ from airflow_hive_acid.errors import (
     CopyFailedError,
     HiveAcidError,
     MetastoreUnavailableError,
-    PublishError,
+    PublishInterruptedError,
     ReplicaDivergedError,
     ReplicationBusyError,
 )
@@ -427,7 +427,7 @@ class _Sync:
             try:
                 self._files.rename_directory(staged, final)
             except FileExistsError:
-                raise PublishError(
+                raise PublishInterruptedError(
                     f"{final} exists already, and no sync that ended has made it; another sync of {self._policy!r} is "
                     "at work there. Run one at a time"
                 ) from None

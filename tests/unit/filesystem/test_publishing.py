@@ -1,8 +1,10 @@
 """Publishing: the listing decides, not the job's word."""
 
+import shutil
+
 import pytest
 
-from airflow_hive_acid.errors import PublishError, WarehouseMissingError
+from airflow_hive_acid.errors import PublishError, PublishInterruptedError, WarehouseMissingError
 from airflow_hive_acid.filesystem import fence_staging, open_filesystem
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
@@ -297,7 +299,7 @@ def test_place_that_is_taken_is_refused(table):
     written = staged_delta(table)
     (table / written.name).mkdir()
     (table / written.name / "bucket_00000").write_text("first")
-    with pytest.raises(PublishError, match="exists already: another attempt"):
+    with pytest.raises(PublishInterruptedError, match="exists already: another attempt"):
         published(table, written)
     assert (table / written.name / "bucket_00000").read_text() == "first"
 
@@ -311,10 +313,24 @@ def test_fenced_attempt_cannot_publish(table):
     """
     manifest = read_staging(FS, staging_of(table), result_of(staged_delta(table)), target_of(table))
     fence_staging(FS, staging_of(table), inside=f"file:{table}", note="given up")
-    with pytest.raises(PublishError, match="fenced"):
+    with pytest.raises(PublishInterruptedError, match="fenced"):
         publish(FS, staging_of(table), manifest, f"file:{table}")
-    with pytest.raises(PublishError, match="fenced"):
+    with pytest.raises(PublishInterruptedError, match="fenced"):
         read_staging(FS, staging_of(table), result_of(staged_delta_report()), target_of(table))
+
+
+@pytest.mark.rule("R4")
+def test_a_job_whose_staging_was_taken_away_can_be_tried_again_and_one_that_lies_cannot(table):
+    """A fence on an object store, or one that has gone with its table, leaves nothing of staging."""
+    written = staged_delta(table)
+    stage(table, "data/delta_0000005_0000005_0000/bucket_00009")
+    with pytest.raises(PublishError, match="bucket_00009") as lied:
+        published(table, written)
+    assert not lied.value.retryable
+    shutil.rmtree(table / "_tmp_job")
+    with pytest.raises(PublishInterruptedError, match="is gone: job job was fenced") as gone:
+        published(table, written)
+    assert gone.value.retryable
 
 
 def staged_delta_report():
@@ -329,7 +345,7 @@ def test_directory_of_another_attempt_refuses_the_commit(table):
     """
     manifest = published(table, staged_delta(table))
     (table / "delta_0000005_0000005_0001").mkdir()
-    with pytest.raises(PublishError, match="another attempt"):
+    with pytest.raises(PublishInterruptedError, match="another attempt"):
         check_published(FS, target_of(table), [manifest])
 
 
@@ -343,14 +359,14 @@ def test_directories_of_other_write_ids_do_not_matter(table):
 def test_directory_that_vanished_refuses_the_commit(table):
     manifest = published(table, staged_delta(table))
     FS.delete(manifest.directories[0].uri, inside=f"file:{table}")
-    with pytest.raises(PublishError, match="was published and is gone"):
+    with pytest.raises(PublishInterruptedError, match="was published and is gone"):
         check_published(FS, target_of(table), [manifest])
 
 
 def test_file_that_changed_refuses_the_commit(table):
     manifest = published(table, staged_delta(table))
     (table / manifest.directories[0].name / "bucket_00001").write_text("more")
-    with pytest.raises(PublishError, match="holds 3 files with 97 bytes, not the 2 with 93"):
+    with pytest.raises(PublishInterruptedError, match="holds 3 files with 97 bytes, not the 2 with 93"):
         check_published(FS, target_of(table), [manifest])
 
 

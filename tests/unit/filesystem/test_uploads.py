@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_hive_acid.errors import ConfigurationError, PublishError, StorageUnavailableError
+from airflow_hive_acid.errors import ConfigurationError, PublishError, PublishInterruptedError, StorageUnavailableError
 from airflow_hive_acid.filesystem import fence_staging, open_filesystem, publishing
 from airflow_hive_acid.filesystem.answers import Answers
 from airflow_hive_acid.filesystem.local import LocalFilesystem
@@ -105,7 +105,7 @@ def test_what_a_fence_has_ended_is_never_published(store, location):
     assert document["directories"][0]["uploads"] == {"bucket_00000": "u"}
     assert Manifest.from_document(document) == manifest
     abort_named(store, document)
-    with pytest.raises(PublishError, match="was given up"):
+    with pytest.raises(PublishInterruptedError, match="was given up"):
         publish(store, f"{location}/_tmp_job", manifest, location)
     assert names(store, location) == []
 
@@ -167,7 +167,7 @@ def test_a_publisher_that_wakes_up_behind_its_fence_makes_no_base(monkeypatch, t
         store.delete(base, inside=location)
 
     monkeypatch.setattr(publishing, "complete_all", complete_and_sleep)
-    with pytest.raises(PublishError, match="was given up"):
+    with pytest.raises(PublishInterruptedError, match="was given up"):
         publish(store, staging, manifest, location)
     assert not store.exists(base)
 
@@ -182,7 +182,7 @@ def test_the_store_says_how_large_an_upload_is_not_the_job(store, location):
 
 def test_an_upload_of_another_store_or_of_nobody_is_refused(store, location):
     result = result_of(uploaded(0, "u"))
-    with pytest.raises(PublishError, match="was ended"):
+    with pytest.raises(PublishInterruptedError, match="was ended"):
         read(store, location, result)
     with pytest.raises(PublishError, match="no store that has them"):
         read(open_filesystem("/"), location, result)
@@ -192,13 +192,15 @@ def test_a_partition_that_was_moved_while_its_files_were_uploaded_is_refused(sto
     result = result_of(uploaded(0, "u"), partition="p=1", values=("1",))
     where = f"{location}/elsewhere"
     moved = target_of(location, partition_columns=("p",), partitions={"p=1": where})
-    with pytest.raises(PublishError, match=f"of db.t lies at {where}, and its files were uploaded to {location}/p=1"):
+    moves = f"of db.t lies at {where}, and its files were uploaded to {location}/p=1"
+    with pytest.raises(PublishInterruptedError, match=moves):
         read(store, location, result, moved)
     back = target_of(location, partition_columns=("p",), partitions={})
     with pytest.raises(PublishError, match=f"lies at {location}/p=1, and its files were uploaded to {where}"):
         read(store, location, result, back, **{"p=1": where})
-    with pytest.raises(PublishError, match="the job was not to upload its files"):
+    with pytest.raises(PublishError, match="the job was not to upload its files") as lied:
         read(store, location, result, back, **{"p=1": ""})
+    assert not lied.value.retryable
 
 
 @pytest.mark.rule("R4")

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, PublishError, UnsupportedStatementError
+from airflow_hive_acid.errors import (
+    InvalidArgumentsError,
+    JobFailedError,
+    PublishInterruptedError,
+    UnsupportedStatementError,
+)
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Bucketing
 from airflow_hive_acid.maintenance.warehouse.fences import fence_dead_jobs
@@ -94,7 +99,7 @@ def test_a_publish_that_fails_half_way_is_undone(plain, client, fake):
         return result
 
     fake.meanwhile = intrude
-    with pytest.raises(PublishError, match=r"writes into w\.e without its lock"):
+    with pytest.raises(PublishInterruptedError, match=r"writes into w\.e without its lock"):
         plain.run("INSERT INTO w.e VALUES (2)")
     assert files_of(client, "w.e") == [f"000000_1_copy_{first}"]
     assert client.show_locks() == []

@@ -14,6 +14,7 @@ from airflow_hive_acid.errors import (
     JobFailedError,
     NoSuchObjectError,
     PublishError,
+    PublishInterruptedError,
     SqlSyntaxError,
     TxnAbortedError,
     UnsupportedStatementError,
@@ -212,7 +213,7 @@ def test_directory_of_another_attempt_refuses_the_commit(engine, fake, client, s
     """
     location = Path(client.catalog.get_table("w.t").location.removeprefix("file:"))
     fake.meanwhile = lambda spec: (location / "delta_0000001_0000001_0007").mkdir()
-    with pytest.raises(PublishError, match="another attempt"):
+    with pytest.raises(PublishInterruptedError, match="another attempt"):
         engine.run(INSERT)
     assert list(states().values()) == ["ABORTED"]
 
