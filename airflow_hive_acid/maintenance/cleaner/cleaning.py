@@ -23,7 +23,7 @@ from airflow_hive_acid.maintenance.cleaner.dropped import DroppedPartition
 from airflow_hive_acid.maintenance.cleaner.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.cleaner.staying import staying
-from airflow_hive_acid.maintenance.cleaner.trash import is_purged, may_be_restored
+from airflow_hive_acid.maintenance.cleaner.trash import is_purged, lacking, may_be_restored
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
 from airflow_hive_acid.maintenance.warehouse.fences import FenceReport, fence_aborted
@@ -71,10 +71,12 @@ class _Superfluous:
     """A directory or file that nobody needs any more.
 
     :param restorable: whether it may go to the trash: it holds nothing of aborted txns (R13).
+    :param mixed: it holds rows of aborted txns among others.
     """
 
     entry: FileInfo
     restorable: bool = False
+    mixed: bool = False
 
 
 class Cleaning:
@@ -218,7 +220,7 @@ class Cleaning:
         listing = self._list(location)
         held = HeldByPins.of(looked.pins, request.resource, listing)
         superfluous = self._superfluous(listing, looked.write_ids, looked.horizon.txns(), held)
-        self._dispose(location, superfluous, table)
+        self._dispose(location, superfluous, table, self._lacking(listing, superfluous, looked, held))
         gone = set(self._removed)
         if must_look_again and not self._dry_run:
             listing, gone = self._list(location), set()
@@ -285,8 +287,23 @@ class Cleaning:
             self._places.require_table(table)
         self._places.require_absent(self._request.resource.database, location)
 
-    def _dispose(self, location: str, superfluous: Sequence[_Superfluous], table: Table | None) -> None:
-        """Delete what nobody needs; move to the trash what may be wanted back."""
+    def _lacking(
+        self, listing: Sequence[FileInfo], found: Sequence[_Superfluous], looked: _Looked, held: HeldByPins
+    ) -> list[FileInfo]:
+        """What a batch will lack, if there is a trash."""
+        if self._trash is None:
+            return []
+        others = held.names | {one.entry.relative for one in found if one.mixed}
+        going = [one.entry.relative for one in found if one.restorable]
+        return lacking(listing, going, others, looked.write_ids, looked.horizon.txns())
+
+    def _dispose(
+        self, location: str, superfluous: Sequence[_Superfluous], table: Table | None, lacks: Sequence[FileInfo]
+    ) -> None:
+        """Delete what nobody needs; move to the trash what may be wanted back.
+
+        :param lacks: what stays, or is deleted, of the same rows.
+        """
         kept = not is_purged(table) and "ifPurge" not in self._request.properties
         trash = self._trash if kept and self._trash is not None and self._trash.takes_from(location) else None
         wanted = [found.entry for found in superfluous if trash is not None and found.restorable]
@@ -295,7 +312,8 @@ class Cleaning:
             self._removed = [found.entry.path for found in superfluous]
             return
         if trash is not None and wanted:
-            self._trashed = trash.move(self._request, location, wanted)
+            since = 0 if table is None else table.created
+            self._trashed = trash.move(self._request, location, wanted, lacks, since=since)
             self._removed += self._trashed
         for found in superfluous:
             if found.entry not in wanted:
@@ -331,8 +349,10 @@ class Cleaning:
         kept = held.note(found, by_path)
         found = {path: restorable for path, restorable in found.items() if path not in kept}
         gone -= kept
+        mixed = {path for path, restorable in found.items() if not restorable} - set(aborted)
         found |= {path: False for path in by_path if _is_left_over(path, by_path.keys() - gone)}
-        return [_Superfluous(by_path[path], restorable) for path, restorable in found.items() if path in by_path]
+        there = {path: by_path[path] for path in found if path in by_path}
+        return [_Superfluous(entry, found[path], path in mixed) for path, entry in there.items()]
 
     def _left(self, listing: Sequence[FileInfo], held: HeldByPins = NOTHING_HELD) -> list[_Superfluous]:
         """What is superfluous up to the compaction's mark by lists that are taken now."""
@@ -417,7 +437,8 @@ class Cleaning:
         """
         if self._trash is not None:
             found = self._superfluous(listing, looked.write_ids, looked.horizon.txns())
-            self._dispose(location, [one for one in found if one.restorable], table)
+            lacks = self._lacking(listing, found, looked, NOTHING_HELD)
+            self._dispose(location, [one for one in found if one.restorable], table, lacks)
         return self._removed
 
     def _delete_one(self, location: str, root: str) -> None:

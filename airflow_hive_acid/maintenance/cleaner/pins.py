@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from airflow_hive_acid.filesystem import FileInfo
+    from airflow_hive_acid.format.acid_state import AcidState
     from airflow_hive_acid.metastore.compaction import Resource
     from airflow_hive_acid.metastore.txns import Pin, PinnedTable
 
@@ -47,8 +48,7 @@ class HeldByPins:
             except (SnapshotTooOldError, CorruptTableError):
                 needed.append((pinned.pin, None))
                 continue
-            names = {d.name for d in (*state.inserts, *state.deletes)} | {file.path for file in state.originals}
-            needed.append((pinned.pin, frozenset(names)))
+            needed.append((pinned.pin, names_read(state)))
         sizes: dict[str, int] = {}
         for info in listing if needed else ():
             if not info.is_dir:
@@ -62,6 +62,11 @@ class HeldByPins:
         kept = {name for name in superfluous if any(n is None or name in n for _, n in self.needed)}
         self._held |= {name: by_path[name].path for name in kept if name in by_path}
         return kept
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of directories and paths of files that only pins still need."""
+        return frozenset(self._held)
 
     @property
     def paths(self) -> list[str]:
@@ -94,6 +99,12 @@ class HeldByPins:
         if not self._held:
             return ""
         return f"; {len(self._held)} ({self.bytes:,} bytes) held back by {', '.join(self.blockers)}"
+
+
+def names_read(state: AcidState) -> frozenset[str]:
+    """Names of the directories that a reader of a state reads, and paths of the files outside of them."""
+    directories = (d.name for d in (*state.inserts, *state.deletes))
+    return frozenset([*directories, *(file.path for file in state.originals)])
 
 
 NOTHING_HELD = HeldByPins()

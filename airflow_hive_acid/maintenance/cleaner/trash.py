@@ -15,22 +15,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import (
+    ActionRefusedError,
+    CorruptTableError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    NoSuchObjectError,
+    SnapshotTooOldError,
+)
 from airflow_hive_acid.filesystem.absence import delete_or_prove
+from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.bucketing import BUCKETING_VERSION
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
+from airflow_hive_acid.maintenance.cleaner.pins import names_read
+from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.maintenance.warehouse.storage import writer_properties
 from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.compaction import Trashed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence, Set
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.acid_state import StateDirectory
-    from airflow_hive_acid.format.write_ids import ValidWriteIdList
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.compaction import Compaction
@@ -51,6 +62,27 @@ def may_be_restored(directory: StateDirectory, write_ids: ValidWriteIdList) -> b
     if named.kind is DirectoryKind.BASE or directory.compacted:
         return True
     return write_ids.is_fully_valid(named.min_write_id, named.max_write_id)
+
+
+def lacking(
+    listing: Sequence[FileInfo], going: Collection[str], others: Set[str], write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+) -> list[FileInfo]:  # fmt: skip
+    """What a batch lacks of the rows as they were: directories and files that are obsolete and do not go to the trash.
+
+    :param going: names of the directories, and paths of the files, that do.
+    :param others: of those that do not: pins read them still, or they hold rows of aborted txns among others (R13).
+    :return: those of the others that a reader of both reads. What a base among them has replaced is not missed.
+    """
+    if not others:
+        return []
+    both = {*going, *others}
+    chosen = [info for info in listing if info.relative in both or info.relative.partition("/")[0] in both]
+    try:
+        missed = names_read(acid_state(entries(chosen), write_ids, txns)) & others
+    except (SnapshotTooOldError, CorruptTableError):
+        missed = frozenset(others)
+    return [info for info in listing if info.relative in missed]
 
 
 def is_purged(table: Table | None) -> bool:
@@ -91,32 +123,59 @@ class Trash:
         here, there = paths.parse_location(location), paths.parse_location(self.root)
         return (here.scheme, here.authority) == (there.scheme, there.authority) and self._filesystem.can_fence(location)
 
-    def move(self, request: Compaction, location: str, entries: Sequence[FileInfo]) -> list[str]:
+    def move(
+        self, request: Compaction, location: str, entries: Sequence[FileInfo], lacks: Sequence[FileInfo] = (), *,
+        since: int = 0,
+    ) -> list[str]:  # fmt: skip
         """Move directories and files of a table or partition to the trash; returns the URIs that are gone.
 
+        What an earlier clean-up has noted as its own and could not move (a pin read it, or the move failed) joins that
+        batch, if it is still there.
+
+        :param lacks: what belongs to the same rows and stays where it is: noted with the batch, which is not whole.
+        :param since: seconds since 1970 when the table was made: what was noted before is another one's.
         :raises OSError: when one cannot be moved; it stays where it is, and so do the rest.
         """
         batch = f"{request.id}-{uuid.uuid4().hex[:8]}"
         name = f"{request.resource.database}.{request.resource.table}"
         home = paths.join(self.root, name, batch)
+        noted = self._noted(request, {entry.path for entry in (*entries, *lacks)}, since)
         items = []
-        for entry in entries:
+        for entry in (*entries, *lacks):
             paths.require_inside(location, entry.path)
             items.append(
-                Trashed(
+                noted.get(entry.path)
+                or Trashed(
                     "", batch, request.id, request.resource, entry.path, self.root, paths.join(home, entry.relative),
                     request.highest_write_id,
                 )
             )  # fmt: skip
         Places(self._client, self._filesystem).open_trash(request.resource.database, self.root)  # R17
-        self._client.trash.add(items)
+        going = items[: len(entries)]
+        for joined in sorted({item.batch for item in going if item.id}):
+            self._client.trash.touch(joined)  # a batch is purged as a whole
+        self._client.trash.add([item for item in items if not item.id])
         moved = []
-        for item in items:
+        for item in going:
             self._filesystem.make_directory(item.path.rpartition("/")[0])
             with contextlib.suppress(FileNotFoundError):
                 self._filesystem.rename(item.source, item.path)
                 moved.append(item.source)
         return moved
+
+    def _noted(self, request: Compaction, sources: Set[str], since: int) -> dict[str, Trashed]:
+        """What earlier batches of the table lack, by where it lies."""
+        known = self._client.trash.of_sources(request.resource, sources)
+        found = [item for item in known if item.root == self.root and item.moved >= since * 1000]
+        there = in_trash(self._filesystem, found)
+        return {item.source: item for item in found if item.path not in there}
+
+
+def in_trash(filesystem: Filesystem, items: Iterable[Trashed]) -> set[str]:
+    """URIs of those that are in the trash. The others were only noted: their batches lack them."""
+    places = sorted({item.path.rpartition("/")[0] for item in items})
+    listed = list_many(filesystem, places, recursive=False)
+    return {f"{place}/{entry.name}" for place, found in listed.items() for entry in found or ()}
 
 
 def purge_trash(client: MetastoreClient, filesystem: Filesystem, age_ms: int | None = None) -> int:
@@ -135,6 +194,7 @@ def purge_trash(client: MetastoreClient, filesystem: Filesystem, age_ms: int | N
     for batch, items in batches.items():
         home = _home(items[0])
         try:
+            there = in_trash(filesystem, items)
             delete_or_prove(
                 filesystem, home, inside=items[0].root,
                 proof=partial(places.require_trash, items[0].resource.database, items[0].root),
@@ -143,7 +203,7 @@ def purge_trash(client: MetastoreClient, filesystem: Filesystem, age_ms: int | N
             log.warning("batch %s stays in the trash: %s: %s", batch, type(error).__name__, error)
             continue
         client.trash.forget(item.id for item in items)
-        purged += len(items)
+        purged += sum(item.path in there for item in items)
     return purged
 
 
@@ -153,15 +213,18 @@ class Restored:
 
     :param location: the directory it is in now.
     :param table: the table it became; None when it was only put into a directory.
+    :param lacking: names of what belongs to the same rows and was not in the batch.
     """
 
     location: str
     names: tuple[str, ...]
     table: str | None = None
+    lacking: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         table = f", the table {self.table}" if self.table else ""
-        return f"{len(self.names)} directories and files are in {self.location}{table}: {', '.join(self.names)}"
+        text = f"{len(self.names)} directories and files are in {self.location}{table}: {', '.join(self.names)}"
+        return f"{text}; the batch lacked {', '.join(self.lacking)}" if self.lacking else text
 
 
 def restore_into(client: MetastoreClient, filesystem: Filesystem, batch: str, location: str) -> Restored:
@@ -170,7 +233,7 @@ def restore_into(client: MetastoreClient, filesystem: Filesystem, batch: str, lo
     :param location: URI of a directory that does not exist yet, away from every table.
     :raises InvalidArgumentsError: when it exists, belongs to a table, or lies on another filesystem.
     """
-    items = _require(client, filesystem, batch)
+    items, lacks = _require(client, filesystem, batch)
     owner = client.catalog.owner_of_location(location)
     if owner is not None:
         raise InvalidArgumentsError(
@@ -182,7 +245,7 @@ def restore_into(client: MetastoreClient, filesystem: Filesystem, batch: str, lo
     if filesystem.exists(location):
         raise InvalidArgumentsError(f"{location} exists already; name a directory that does not")
     filesystem.make_directory(location)
-    return Restored(location, _move_back(client, filesystem, items, location))
+    return Restored(location, _move_back(client, filesystem, items, location), lacking=_names(lacks))
 
 
 def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str, name: str) -> Restored:
@@ -192,11 +255,18 @@ def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str
     data columns.
 
     :param name: ``db.table``, which must not exist.
-    :raises NoSuchObjectError: when the table the files came from is gone: nobody knows its columns.
+    :raises NoSuchObjectError: when the table the files came from is gone, or another one has its name: nobody knows its
+        columns.
+    :raises ActionRefusedError: when the batch is not whole: rows would be missing.
     """
-    items = _require(client, filesystem, batch)
-    source = items[0].resource
-    original = client.catalog.get_table(str(source.table_name))
+    original = _table_of(client, batch)
+    items, lacks = _require(client, filesystem, batch)
+    if lacks:
+        raise ActionRefusedError(
+            f"batch {batch} lacks {', '.join(_names(lacks))}, so rows would be missing: a pin reads them still, they "
+            "held rows of aborted transactions among others, or somebody else has removed them. What a pin reads joins "
+            "the batch when the pin has ended and the Cleaner comes by (hive-acid pin list). --into takes what is there"
+        )
     database, _, table = name.partition(".")
     made = client.catalog.create_table(
         TableDefinition(
@@ -227,12 +297,44 @@ def _kept(original: Table) -> dict[str, str]:
     return {**kept, BUCKETING_VERSION: original.property(BUCKETING_VERSION) or "1"}
 
 
-def _require(client: MetastoreClient, filesystem: Filesystem, batch: str) -> list[Trashed]:
+def _table_of(client: MetastoreClient, batch: str) -> Table:
+    """The table that a batch came from; before the batch is touched, which makes it look younger.
+
+    :raises NoSuchObjectError: when there is no such batch, or no such table any more.
+    """
+    noted = client.trash.batch(batch)
+    if not noted:
+        raise _no_such(batch)
+    name = noted[0].resource.table_name
+    found = client.catalog.get_table(str(name))
+    if min(item.moved for item in noted) < found.created * 1000:
+        raise NoSuchObjectError(
+            f"{name} was made after batch {batch} was moved: it is another table, and nobody knows the columns of the "
+            "one that was. --into takes the files"
+        )
+    return found
+
+
+def _no_such(batch: str) -> NoSuchObjectError:
+    return NoSuchObjectError(f"there is no batch {batch} in the trash; 'hive-acid cleaning trash' lists what is")
+
+
+def _require(client: MetastoreClient, filesystem: Filesystem, batch: str) -> tuple[list[Trashed], list[Trashed]]:
+    """What is there of a batch, and what it lacks.
+
+    :raises NoSuchObjectError: when nothing is there.
+    """
     client.trash.touch(batch)  # nobody purges it under our hands
-    items = [item for item in client.trash.batch(batch) if filesystem.exists(item.path)]
+    noted = client.trash.batch(batch)
+    there = in_trash(filesystem, noted)
+    items = [item for item in noted if item.path in there]
     if not items:
-        raise NoSuchObjectError(f"there is no batch {batch} in the trash; 'hive-acid cleaning trash' lists what is")
-    return items
+        raise _no_such(batch)
+    return items, [item for item in noted if item.path not in there]
+
+
+def _names(items: Iterable[Trashed]) -> tuple[str, ...]:
+    return tuple(item.path.rpartition("/")[2] for item in items)
 
 
 def _move_back(
@@ -251,7 +353,7 @@ def _move_back(
             filesystem.rename(target, path)
         raise
     client.trash.forget(item.id for item in items)
-    return tuple(target.rpartition("/")[2] for _, target in done)
+    return _names(items)
 
 
 def _home(item: Trashed) -> str:

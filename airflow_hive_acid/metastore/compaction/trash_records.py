@@ -88,6 +88,15 @@ class TrashRecords:
         """What one clean-up has moved."""
         return self._find(_BATCH, batch=batch)
 
+    def of_sources(self, resource: Resource, sources: Iterable[str]) -> list[Trashed]:
+        """What is noted of a table or partition that lay, or lies, at one of these URIs."""
+        here = _ALL.where(_T.HTR_DATABASE == resource.database, _T.HTR_TABLE == resource.table)
+        part = _T.HTR_PARTITION
+        here = here.where(part.is_(None) if resource.partition is None else part == resource.partition)
+        wanted = set(sources)
+        found = [item for some in chunks(sorted(wanted)) for item in self._find(here.where(_T.HTR_SOURCE.in_(some)))]
+        return [item for item in found if item.source in wanted]  # MySQL takes upper for lower case
+
     def older_than(self, age_ms: int) -> list[Trashed]:
         """What was moved more than ``age_ms`` ago."""
         return self._find(_OLD, age=age_ms)

@@ -46,14 +46,19 @@ def explain(
 
 @app.command()
 def trash(context: typer.Context, what: _WhatArgument = None, form: _FormatOption = Format.TABLE) -> None:
-    """What lies in the trash, oldest first."""
+    """What lies in the trash, oldest first; without a time and a place: what a batch lacks."""
+    from airflow_hive_acid.maintenance.cleaner.trash import in_trash
+
     session: CliSession = context.obj
+    items = session.existing_client().trash.show(*_place(what))
+    there = in_trash(session.filesystem(), items) if items else set()
     rows = [
         [
             item.batch, f"{item.resource.database}.{item.resource.table}", item.resource.partition or "",
-            item.request_id, item.source.rpartition("/")[2], _time(item.moved), item.path,
+            item.request_id, item.source.rpartition("/")[2],
+            *([_time(item.moved), item.path] if item.path in there else ["", ""]),
         ]
-        for item in session.existing_client().trash.show(*_place(what))
+        for item in items
     ]  # fmt: skip
     print_stream(_TRASHED, rows, form)
 

@@ -10,7 +10,13 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
-from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, WarehouseMissingError
+from airflow_hive_acid.errors import (
+    ActionRefusedError,
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    NoSuchObjectError,
+    WarehouseMissingError,
+)
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.filesystem.uris import local_path
 from airflow_hive_acid.format.jobs import Column
@@ -23,6 +29,7 @@ from airflow_hive_acid.maintenance.warehouse.expected import counted_of
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.cycles.steps import change, pass_time
 
@@ -105,6 +112,92 @@ def test_what_aborted_txns_wrote_is_deleted_while_the_rest_can_be_wanted_back(
 
 
 @pytest.mark.backends("sqlite", "postgresql")
+def test_what_a_pin_holds_back_is_missed_in_its_batch_until_the_pin_ends(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob, bin: str, metastore_url: str
+) -> None:
+    """
+    t1  a delta, which is pinned; two more; a major compaction
+    t2  the Cleaner moves two of the three to the trash: no table is made of these
+    t3  one more delta and compaction: its batch is whole, because the base in it has what the pin holds back
+    t4  the pin ends, and the Cleaner moves the first delta into the first batch
+    t5  a table is made of that: the rows as they were before t1's compaction
+    """
+    table.insert(lines=2)
+    client.pins.pin("p", ["default.t"], expires=3600)
+    table.insert()
+    table.insert()
+    before = lines(client, table)
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    assert len(clean(client, fs).trashed) == 2
+    (first,) = {item.batch for item in client.trash.show()}
+    listed = CliRunner().invoke(
+        app, ["--metastore-url", metastore_url, "cleaning", "trash", "--format", "csv"]
+    ).output  # fmt: skip
+    assert [line.split(",")[4:] for line in listed.splitlines()].count([delta_name(1, 1, 0), "", ""]) == 1
+    with pytest.raises(ActionRefusedError, match=rf"{first} lacks {delta_name(1, 1, 0)}, .*pin"):
+        restore_as_table(client, fs, first, "default.rescued")
+    assert "rescued" not in client.catalog.list_tables()
+
+    table.insert()
+    then = lines(client, table)
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    clean(client, fs)
+    (second,) = {item.batch for item in client.trash.show()} - {first}
+    restore_as_table(client, fs, second, "default.second")
+    assert lines(client, type(table)(client, fs, "default.second", False)) == then
+
+    client.pins.unpin("p")
+    assert len(clean(client, fs).trashed) == 1
+    assert len(table.directories()) == 1
+    assert {item.batch for item in client.trash.show()} == {first}
+    assert len(restore_as_table(client, fs, first, "default.rescued").names) == 3
+    assert lines(client, type(table)(client, fs, "default.rescued", False)) == before
+
+
+def test_what_a_pin_held_back_for_longer_than_the_trash_keeps_is_a_batch_of_its_own(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob
+) -> None:
+    table.insert(lines=2)
+    seen = lines(client, table)
+    client.pins.pin("p", ["default.t"], expires=3600)
+    table.insert()
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    clean(client, fs)
+    assert purge_trash(client, fs, -1) == 1
+    assert client.trash.show() == []
+    client.pins.unpin("p")
+    clean(client, fs)
+    (batch,) = {item.batch for item in client.trash.show()}
+    restore_as_table(client, fs, batch, "default.rescued")
+    assert lines(client, type(table)(client, fs, "default.rescued", False)) == seen
+
+
+def test_a_batch_without_a_delta_that_held_aborted_rows_among_others_becomes_no_table(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob, warehouse: str
+) -> None:
+    """The committed rows of a streaming writer's delta were deleted with the aborted ones: they would be missing."""
+    table.insert()
+    committed, aborted = table.begin(), table.begin()
+    mixed = delta_name(committed.write_ids["default.t"], aborted.write_ids["default.t"])
+    table.directory(mixed)
+    committed.commit()
+    aborted.abort("a test")
+    table.insert()
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    clean(client, fs)
+    (batch,) = {item.batch for item in client.trash.show()}
+    with pytest.raises(ActionRefusedError, match=rf"lacks {mixed}, .*aborted"):
+        restore_as_table(client, fs, batch, "default.rescued")
+    restored = restore_into(client, fs, batch, warehouse.rpartition("/")[0] + "/rescue")
+    assert len(restored.names) == 2
+    assert str(restored).endswith(f"; the batch lacked {mixed}")
+
+
+@pytest.mark.backends("sqlite", "postgresql")
 def test_a_batch_becomes_a_table_that_shows_the_rows_as_they_were(
     client: MetastoreClient, fs: Filesystem, table: Any, trashed: str
 ) -> None:
@@ -157,6 +250,19 @@ def test_a_table_made_of_a_batch_is_read_as_the_one_that_its_files_were_written_
     assert rescued.is_altered
     assert of_rows.items() <= rescued.properties.items()
     assert rescued.serde_properties["field.delim"] == "|"
+
+
+def test_a_batch_becomes_no_table_of_another_ones_columns(
+    client: MetastoreClient, fs: Filesystem, table: Any, trashed: str, warehouse: str
+) -> None:
+    """The table was dropped, and another one has its name."""
+    change(client, sa.update(HIVE_ACID_TRASH).values(HTR_MOVED=HIVE_ACID_TRASH.c.HTR_MOVED - 2000))
+    client.catalog.drop_table("default.t")
+    client.catalog.create_table(TableDefinition("default", "t", (Column("other", "int"),)))
+    for _ in range(2):
+        with pytest.raises(NoSuchObjectError, match=r"was made after batch .* another table"):
+            restore_as_table(client, fs, trashed, "default.rescued")
+    assert len(restore_into(client, fs, trashed, warehouse.rpartition("/")[0] + "/rescue").names) == 2
 
 
 @pytest.mark.rule("R17")
@@ -320,6 +426,29 @@ def test_a_move_that_fails_is_tried_again_and_deletes_nothing(
         patch.setattr(type(fs), "rename", refuse)
         assert run_cleaner(client, fs)[0].kind is Kind.ERROR
     assert compacted.directories() == before
+
+
+def test_what_a_clean_up_moves_after_a_failure_joins_what_it_had_moved(
+    client: MetastoreClient, fs: Filesystem, compacted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two batches neither would be the table as it was."""
+    pass_time(client)
+    rename, moved = type(fs).rename, []
+
+    def fail_at_the_second(self: Any, source: str, target: str) -> None:
+        moved.append(source)
+        if len(moved) == 2:
+            raise OSError("No space left on device")
+        rename(self, source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fs), "rename", fail_at_the_second)
+        assert run_cleaner(client, fs)[0].kind is Kind.ERROR
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
+    assert len(clean(client, fs).trashed) == 1
+    (batch,) = {item.batch for item in client.trash.show()}
+    restore_as_table(client, fs, batch, "default.rescued")
+    assert len(lines(client, type(compacted)(client, fs, "default.rescued", False))) == 4
 
 
 def test_the_commands_list_undo_and_purge(
