@@ -32,7 +32,7 @@ from airflow_hive_acid.maintenance.warehouse.ddl_work import (
     parent_of,
     rights_needed,
 )
-from airflow_hive_acid.maintenance.warehouse.directories import entries
+from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
 from airflow_hive_acid.maintenance.warehouse.fences import fence
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_target
 from airflow_hive_acid.metastore.names import TableName, table_name
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.format.acid_state import AcidState
+    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Partition, Table
     from airflow_hive_acid.metastore.protocol import DdlTransaction
@@ -286,6 +288,29 @@ class WarehouseFiles:
         moved = [home for home, place in homes.items() if place != home and self._filesystem.exists(home)]
         return [home for home in moved if owner_of(home, around=False) is None]
 
+    def require_nothing_left(self, table: Table, partition: Partition) -> None:
+        """Refuse to take a partition's name from the directory of that name while rows lie there that it has left at a
+        SET LOCATION: the next partition of the name would show them.
+
+        :raises InvalidArgumentsError: naming the directory.
+        """
+        for home in self._left_behind(table, [partition]):
+            sizes = DirectorySizes.of(self._state(table, home)[0])
+            if sizes.base_bytes or sizes.delta_bytes > sizes.delete_bytes:
+                raise InvalidArgumentsError(
+                    f"partition {partition.name} of {table.qualified_name} lies at {partition.location}, and the rows "
+                    f"that it has left in {home} would be those of the next partition of that name; move that "
+                    "directory away or remove it, then try again. Nothing was changed"
+                )
+
+    def _state(self, table: Table, place: str) -> tuple[AcidState, ValidWriteIdList]:
+        """What a reader who begins now makes of a directory of a table, and its list."""
+        key, gap = table_name(table.qualified_name), self._client.gap_timeout_ms
+        listing = self._filesystem.list_files(place, True, descend=enter)
+        seen = self._client.database.read(lambda connection: take_snapshot(connection, [key], 0, gap))
+        write_ids = seen.write_ids[key]
+        return acid_state(entries(listing), write_ids, seen.valid_txns), write_ids
+
     def leave(self, table: Table, place: str) -> None:
         """Remove what aborted txns have written into a directory that a partition leaves.
 
@@ -295,11 +320,7 @@ class WarehouseFiles:
         """
         if not self._filesystem.exists(place):
             return
-        key, gap = table_name(table.qualified_name), self._client.gap_timeout_ms
-        listing = self._filesystem.list_files(place, True, descend=enter)
-        seen = self._client.database.read(lambda connection: take_snapshot(connection, [key], 0, gap))
-        write_ids = seen.write_ids[key]
-        state = acid_state(entries(listing), write_ids, seen.valid_txns)
+        state, write_ids = self._state(table, place)
         for found in state.deltas:
             low, high = found.directory.min_write_id, found.directory.max_write_id
             if not found.compacted and write_ids.aborted_ids.count_between(low, high):

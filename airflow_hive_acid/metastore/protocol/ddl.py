@@ -63,6 +63,12 @@ class DdlFiles(Protocol):
         """Put a base of this write id without rows into partitions that are dropped, so that one which is added again
         before the Cleaner comes starts empty."""
 
+    def require_nothing_left(self, table: Table, partition: Partition) -> None:
+        """Refuse to rename a partition while rows lie in the directory of its name, which it has left.
+
+        :raises InvalidArgumentsError: naming the directory.
+        """
+
     def leave(self, table: Table, place: str) -> None:
         """Remove what aborted txns have written into a directory that a partition leaves: whoever looks for it later
         looks in another one, and forgets them (R4).

@@ -72,6 +72,7 @@ class PartitionStatements:
 
         :param files: moves its directory when it lies where its name says, and fences jobs of dead txns.
         :raises AlreadyExistsError: when there is a partition of the new values.
+        :raises InvalidArgumentsError: when it lies elsewhere, and has left rows in the directory of its name.
         """
         key = table_name(name)
         table = self._catalog.get_table(name)
@@ -85,6 +86,8 @@ class PartitionStatements:
             names = (before.name, new_name)
             if files is not None:
                 files.fence(self._in_the_way(key, names))
+                if table.is_transactional:
+                    files.require_nothing_left(table, before)
             write_id = ddl.allocate(key) if table.is_transactional else None
 
             def change(connection: Connection) -> Partition:

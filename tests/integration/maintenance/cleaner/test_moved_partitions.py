@@ -75,6 +75,28 @@ def test_a_partition_with_aborted_rows_among_others_stays_where_it_is(
     assert client.show_locks() == []
 
 
+def test_a_partition_keeps_its_name_while_rows_lie_in_the_directory_that_it_has_left(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """
+    t1  rows in the partition's directory
+    t2  SET LOCATION: they stay there, and are nobody's
+    t3  a RENAME would leave them to the next partition of the old name: refused until the directory is gone
+    """
+    table = make_table("default.p", "k")
+    table.insert(3, "k=a")
+    move(client, fs, f"{table.location}/elsewhere")
+    files = WarehouseFiles(client, fs)
+    with pytest.raises(InvalidArgumentsError, match=r"k=a .*lies at .*elsewhere.* left in .*/k=a "):
+        client.catalog.rename_partition("default.p", "k=a", "k=b", files=files)
+    assert client.show_locks() == []
+    fs.delete(table.place("k=a"), inside=table.location)
+    assert client.catalog.rename_partition("default.p", "k=a", "k=b", files=files).name == "k=b"
+    client.catalog.add_partitions("default.p", ["k=a"])
+    fs.make_directory(table.place("k=a"))
+    assert lines(client, table, "k=a") == []
+
+
 def test_a_partition_that_was_dropped_elsewhere_starts_empty_in_its_own_directory(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
 ) -> None:
