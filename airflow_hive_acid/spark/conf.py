@@ -48,6 +48,9 @@ REQUIRED = {
     "spark.sql.caseSensitive": "false",
     # ${…} in a value is text; Spark would put settings and environment variables in its place.
     "spark.sql.variable.substitute": "false",
+    # Texts in quotes are read before Spark sees them, to choose partitions (sql/text/literals.py): both read the same.
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     # The columns of an ACID table are fields of a struct.
     "spark.sql.orc.impl": "native",
     "spark.sql.orc.enableNestedColumnVectorizedReader": "true",

@@ -27,6 +27,7 @@ _ANYTHING: Outcomes = frozenset({True, False, None})
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL_NUMBER = re.compile(r"[+-]?[0-9]{1,38}(\.[0-9]{0,38})?")
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DIGITS_OF_DOUBLE = 15
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _COMPARISONS: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.EQ: operator.eq,
@@ -255,7 +256,10 @@ def _same_type(value: _Value, literal: exp.Expr, test: Callable[[Any, Any], bool
     text = ("-" if negative else "") + literal.name
     if kind in _INTEGERS or kind.startswith("decimal"):
         readable = _WHOLE_NUMBER if literal.is_string else _DECIMAL_NUMBER
-        both = not is_date and readable.fullmatch(text) and _DECIMAL_NUMBER.fullmatch(value.text)
+        both = bool(not is_date and readable.fullmatch(text) and _DECIMAL_NUMBER.fullmatch(value.text))
+        if literal.is_string and (negative or kind not in _INTEGERS):
+            # As doubles to Spark, of which two decimals of more digits may be the same.
+            both = both and max(len(value.text), len(text)) <= _DIGITS_OF_DOUBLE
         return (Decimal(value.text), Decimal(text)) if both else None
     if not literal.is_string or negative:
         return None

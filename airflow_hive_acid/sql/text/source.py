@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
 from airflow_hive_acid.sql.text.bounds import TOO_DEEP, problem_in
+from airflow_hive_acid.sql.text.literals import text_of
 from airflow_hive_acid.sql.text.table_options import OPTIONS, table_options
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class SourceText:
             self.tokens: list[Token] = HiveSql().tokenize(text)
         except _FAILURES as error:
             raise self._unclosed(error) from None
+        for token in self.tokens if "\\" in text else ():
+            if token.token_type is TokenType.STRING:
+                token.text = text_of(text[token.start : token.end + 1])
 
     def syntax_error(self, problem: str, start: int, end: int) -> SqlSyntaxError:
         """An error about the characters ``start``..``end`` (the last one included)."""

@@ -150,6 +150,19 @@ def test_a_static_value_is_the_partition_that_rows_of_a_query_are_in(engine: Eng
     assert _rows(engine, "SELECT count(*) FROM w.d") == [[0]]
 
 
+def test_rows_are_found_where_a_text_has_escapes(engine: Engine) -> None:
+    """sqlglot reads ``\\U0001F600`` as ``U0001F600``: the partition of the rows was left out."""
+    engine.run(r"""CREATE TABLE w.e (a INT) PARTITIONED BY (s STRING) STORED AS ORC;
+        INSERT INTO w.e VALUES (1, '\U0001F600'), (2, 'U0001F600'), (3, 'it\'s');
+        INSERT INTO w.e PARTITION (s = '\U0001F600') VALUES (4)""")
+    assert _rows(engine, r"SELECT a FROM w.e WHERE s = '\U0001F600' ORDER BY a") == [[1], [4]]
+    assert _rows(engine, r"SELECT a FROM w.e WHERE s IN ('\ud83d\ude00', 'it\u0027s') ORDER BY a") == [[1], [3], [4]]
+    engine.run(r"UPDATE w.e SET a = 10 WHERE s = '\U0001F600' AND a = 1; DELETE FROM w.e WHERE s <> '\U0001F600'")
+    assert _rows(engine, "SELECT a FROM w.e ORDER BY a") == [[4], [10]]
+    engine.run(r"ALTER TABLE w.e DROP PARTITION (s = '\U0001F600')")
+    assert _rows(engine, "SELECT a FROM w.e") == []
+
+
 def test_every_clause_means_the_partition_of_a_value_however_that_is_written(engine: Engine, tmp_path: Path) -> None:
     """``01`` of an INT and ``2024-1-2`` of a DATE, of all partition columns and of some."""
     engine.run("CREATE TABLE w.m (a INT) PARTITIONED BY (k INT, d DATE) STORED AS ORC")

@@ -15,6 +15,7 @@ from airflow_hive_acid.sql.model.plans import (
     SelectTemplate,
     UpdateTemplate,
 )
+from airflow_hive_acid.sql.text.literals import text_of
 from tests.unit.sql.catalog import Facts
 
 if TYPE_CHECKING:
@@ -67,6 +68,19 @@ STATEMENTS = [
     "WHEN NOT MATCHED THEN INSERT VALUES (q.id, CASE WHEN q.v > 'a' THEN q.v ELSE 'b' END)",
     "MERGE INTO t USING b.x ON t.id = x.id WHEN MATCHED THEN UPDATE SET name = x.v",
 ]
+
+
+LITERALS = [
+    r"'\U0001F600'", r"'\ud83d\ude00'", r"'\u263a'", r"'\ud83d!'", r"'\u12'", r"'\065\101\377'", r"'a\%b\_c'",
+    r"'\a\q\x41'",
+    r"'\n\t\r\b\Z\0'", r"'\\n'", r"'it\'s \"it\"'", r'"\u00e4\""', "'a\\\nb'", "'plain'",
+]  # fmt: skip
+
+
+def test_texts_in_quotes_are_read_as_spark_reads_them(spark: SparkSession) -> None:
+    """Partitions are chosen by our reading, and rows by Spark's."""
+    read = spark.sql(f"SELECT {', '.join(LITERALS)}").collect()[0]
+    assert [text_of(literal) for literal in LITERALS] == list(read)
 
 
 _ROW_ID = "named_struct('writeid', 1L, 'bucketid', 1, 'rowid', 1L) AS row__id"
