@@ -20,7 +20,8 @@ from airflow_hive_acid.engine.queries.table_texts import (
 )
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog import MANAGED_TABLE, VIRTUAL_VIEW, And, Compare
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
+from airflow_hive_acid.metastore.catalog import MANAGED_TABLE, VIRTUAL_VIEW, And, Compare, IsNull
 from airflow_hive_acid.sql.model.lookups import (
     Describe,
     DescribeDatabase,
@@ -118,7 +119,8 @@ def _partitions(client: MetastoreClient, statement: ShowPartitions) -> Iterator[
     for column, value in statement.values:
         if column not in columns:
             raise InvalidArgumentsError(f"{column} is no partition column of {name}; there are {', '.join(columns)}")
-        conditions.append(Compare(column, "=", value))
+        no_value = value in ("", DEFAULT_PARTITION)
+        conditions.append(IsNull(column) if no_value else Compare(column, "=", value))
     if statement.where is not None:
         conditions.append(condition_of(statement.where.tree, columns, name))
     left, after = statement.limit, None

@@ -25,7 +25,9 @@ from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
     columns_of,
     is_text,
     value_text,
+    value_texts,
 )
+from airflow_hive_acid.metastore.names.partition_spellings import spelled
 from airflow_hive_acid.metastore.names.partition_values import is_char
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 # Bytes of Python's objects on a 64-bit machine: a partition with its numbers, a text, a place in dictionaries.
 _PARTITION_BYTES, _TEXT_BYTES, _ENTRY_BYTES = 180, 49, 60
@@ -120,7 +122,8 @@ class PartitionSet:
                     wanted = {value.rstrip(" ") for value in values[column.name]}
                     some = {name for text, names in index.items() if text.rstrip(" ") in wanted for name in names}
                 else:
-                    some = {name for value in values[column.name] for name in index.get(value, ())}
+                    texts = {text for value in values[column.name] for text in spelled(column.type, value)}
+                    some = {name for text in texts for name in index.get(text, ())}
                 found = some if found is None else found & some
         return set(self._by_name) if found is None else found
 
@@ -148,12 +151,15 @@ class PartitionSet:
                 if len(values) > MAX_VALUES:
                     raise UndecidableError(name)
                 column = table.partition_columns[_position(table, name)]
-                wanted = {_typed(column, value_text(column, value)) for value in values}
+                wanted = {_typed(column, text) for value in values for text in value_texts(column, value)}
                 return self._of_column(table, name, lambda stored: stored in wanted)
         raise UndecidableError(repr(condition))
 
     def _compared(self, table: Table, name: str, sign: str, value: Value) -> set[str]:
         column = table.partition_columns[_position(table, name)]
+        if sign in ("=", "<>"):
+            same = {_typed(column, text) for text in value_texts(column, value)}
+            return self._of_column(table, name, lambda stored: (stored in same) == (sign == "="))
         other, compare = _typed(column, value_text(column, value)), _COMPARISONS[sign]
         return self._of_column(table, name, lambda stored: compare(stored, other))
 

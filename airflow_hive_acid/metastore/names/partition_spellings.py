@@ -40,7 +40,7 @@ class Spellings:
         """
         given = list(values)
         as_given = partition_name((column, value) for column, _, value in given)
-        each = [[(column, text) for text in _spelled(kind, value)] for column, kind, value in given]
+        each = [[(column, text) for text in spelled(kind, value)] for column, kind, value in given]
         names = tuple(dict.fromkeys(map(partition_name, itertools.product(*each))))
         return cls(names, as_given if by_name or as_given == names[0] else None)
 
@@ -69,7 +69,7 @@ class Spellings:
         return found[0] if found else self.names[0]
 
 
-def _spelled(type_text: str, value: str) -> list[str]:
+def spelled(type_text: str, value: str) -> list[str]:
     """A value as a Hive has it, and as it was given; of a char without blanks, too."""
     stored = as_stored(type_text, value)
     if stored.isspace():

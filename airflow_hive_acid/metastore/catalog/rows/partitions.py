@@ -30,6 +30,7 @@ from airflow_hive_acid.metastore.catalog.values.partition_names import Range, ra
 from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.names.partition_spellings import spelled
 from airflow_hive_acid.metastore.names.partition_values import is_char, stored_char
 from airflow_hive_acid.metastore.names.partitions import resolve
 from airflow_hive_acid.metastore.schema.hive_catalog import (
@@ -114,11 +115,18 @@ def read_partitions(
         statement = statement.where(name >= lowest, name < highest)
         statement = statement.where(or_(*(and_(name >= low, name < high) for low, high in ranges)))
     if after is not None:
-        statement = statement.where(PARTITIONS.c.PART_NAME > table.partition_name(after))
+        statement = statement.where(PARTITIONS.c.PART_NAME > _name_of_page(table, after))
     if limit is not None:
         statement = statement.limit(limit)
     for row in connection.execute(statement, execution_options={"yield_per": _BATCH}):
         yield _partition(row)
+
+
+def _name_of_page(table: Table, name: str) -> str:
+    """The last name of a page, as the catalog has it: a value of it may be one that a Hive left (``hour=01``)."""
+    if [key for key, _ in parse_partition_name(name)] == [column.name for column in table.partition_columns]:
+        return name
+    return table.partition_name(name)  # says what is wrong
 
 
 def find_partitions(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, Partition]:
@@ -256,7 +264,7 @@ def filter_values(table: Table, wanted: Mapping[str, str | Sequence[str | None] 
 
 
 def _where_values(statement: Select[Any], table: Table, values: Mapping[str, Sequence[str]]) -> Select[Any]:
-    """Values compared as the catalog's text, which is canonical for every type."""
+    """Values compared as the catalog's text: as a Hive writes them, and as they are given."""
     if len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
         # A full specification is one partition: its name is indexed, its single values are not.
         names = table.spellings({column: v[0] for column, v in values.items()}).names
@@ -273,6 +281,8 @@ def _where_values(statement: Select[Any], table: Table, values: Mapping[str, Seq
         text: ColumnElement[Any] = alias.c.PART_KEY_VAL
         if is_char(column.type):
             wanted, text = [value.rstrip(" ") for value in wanted], func.rtrim(text)
+        else:
+            wanted = [one for value in wanted for one in spelled(column.type, value)]
         statement = statement.where(or_(false(), *(text.in_(part) for part in chunks(wanted))))
     return statement
 

@@ -23,7 +23,7 @@ from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.expressions import as_decimal, as_double, as_whole, bytewise, if_number
 from airflow_hive_acid.metastore.names.objects import shorten
-from airflow_hive_acid.metastore.names.partition_values import is_char, stored_char
+from airflow_hive_acid.metastore.names.partition_values import as_stored, is_char
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Column
@@ -39,6 +39,9 @@ MAX_PARTS = 500
 """Comparisons of one condition; SQLite takes a thousand terms in all."""
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FLOATS = frozenset({"float", "double"})
+_WRITTEN_IN_SEVERAL_WAYS = frozenset({"boolean", "date", "timestamp"})
+"""Types that are compared as texts, of which one value has several."""
+_DAY = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 
 
 class Condition:
@@ -144,7 +147,11 @@ def to_sql(table: Table, condition: Condition, stored: Mapping[int, Any]) -> sa.
                 )
             plain = is_text(column) and not is_char(column.type)
             left = text if plain else _comparable(column, text)
-            wanted = [value_text(column, v) if plain else _literal(column, v) for v in values]
+            wanted: list[Any] = (
+                [one for v in values for one in value_texts(column, v)]
+                if plain
+                else [_literal(column, v) for v in values]
+            )
             some = (left.in_(part) for part in chunks(wanted))
             return and_(text != DEFAULT_PARTITION, or_(sa.false(), *some))
     raise InvalidArgumentsError(f"{shorten(repr(condition))} is no condition on partitions")
@@ -160,10 +167,13 @@ def _compare(column: Column, text: Any, operator: str, value: Value) -> sa.Colum
         raise InvalidArgumentsError(
             f"{shorten(repr(operator))} is no comparison of {column.name}; use one of {' '.join(OPERATORS)}"
         )
+    if operator in ("=", "<>") and is_text(column) and not is_char(column.type):
+        texts = value_texts(column, value)
+        if operator == "=":
+            # Without anything around it, so that the planner can use what it knows of the column.
+            return and_(text != DEFAULT_PARTITION, or_(*(_same(text, one) for one in texts)))
+        return and_(text != DEFAULT_PARTITION, *(_differs(text, one) for one in texts))
     left, right = _comparable(column, text), _literal(column, value)
-    if operator == "=" and is_text(column) and not is_char(column.type):
-        # Without anything around it, so that the planner can use what it knows of the column.
-        return and_(text != DEFAULT_PARTITION, _same(text, value_text(column, value)))
     result: sa.ColumnElement[bool] = left.op("!=" if operator == "<>" else operator, is_comparison=True)(right)
     return and_(text != DEFAULT_PARTITION, result)
 
@@ -171,6 +181,12 @@ def _compare(column: Column, text: Any, operator: str, value: Value) -> sa.Colum
 def _same(text: Any, value: str) -> sa.ColumnElement[bool]:
     same: sa.ColumnElement[bool] = text == value
     return same
+
+
+def _differs(text: Any, value: str) -> sa.ColumnElement[bool]:
+    other = bytewise(sa.literal(value, sa.String))
+    differs: sa.ColumnElement[bool] = bytewise(text).op("!=", is_comparison=True)(other)
+    return differs
 
 
 def _comparable(column: Column, text: Any) -> sa.ColumnElement[Any]:
@@ -199,8 +215,18 @@ def _number_of(column: Column, text: Any) -> sa.ColumnElement[Any]:
     return as_whole(text) if column.type in _WHOLE else as_decimal(text)
 
 
+def value_texts(column: Column, value: Value) -> list[str]:
+    """The texts that the catalog may hold of a value: as a Hive writes it, and as it is given.
+
+    :raises InvalidArgumentsError: when it is no value of the column's type.
+    """
+    text = value_text(column, value)
+    given = value if isinstance(value, str) and column.type in _WRITTEN_IN_SEVERAL_WAYS else text
+    return list(dict.fromkeys((text, given)))
+
+
 def value_text(column: Column, value: Value) -> str:
-    """A value as the catalog would hold it.
+    """A value as a Hive's catalog would hold it.
 
     :raises InvalidArgumentsError: when it is no value of the column's type.
     """
@@ -214,6 +240,9 @@ def value_text(column: Column, value: Value) -> str:
         text = str(value)
     if len(text) > 4000 or "\0" in text:
         raise _misfit(column, value, "at most 4000 characters without NUL can be compared")
+    one_way = column.type in _WHOLE or column.type in _WRITTEN_IN_SEVERAL_WAYS
+    if one_way and (column.type != "date" or _DAY.fullmatch(text)):  # of a date, no time is left out in silence
+        text = as_stored(column.type, text)
     if column.type in _WHOLE:
         if not re.fullmatch(r"-?[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
             raise _misfit(column, value, "give a whole number of 64 bits")
@@ -223,7 +252,7 @@ def value_text(column: Column, value: Value) -> str:
         raise _misfit(column, value, "write a date as yyyy-mm-dd")
     elif column.type == "boolean":
         text = text.lower()
-    return stored_char(column.type, text)
+    return as_stored(column.type, text) if is_char(column.type) else text
 
 
 def _require_number(column: Column, value: Value, text: str) -> None:

@@ -19,7 +19,9 @@ from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
     Or,
     is_text,
     value_text,
+    value_texts,
 )
+from airflow_hive_acid.metastore.names.partition_spellings import spelled
 from airflow_hive_acid.metastore.names.partition_values import is_char
 
 if TYPE_CHECKING:
@@ -62,7 +64,9 @@ def ranges_of_values(table: Table, values: Mapping[str, Sequence[str]]) -> list[
 
     def of(column: Column) -> list[Beginning] | None:
         found = None if is_char(column.type) else values.get(column.name)
-        return None if found is None else [Beginning(value, whole=True) for value in found]
+        if found is None:
+            return None
+        return [Beginning(text, whole=True) for value in found for text in spelled(column.type, value)]
 
     return _ranges(table, of)
 
@@ -100,9 +104,9 @@ def _beginnings(condition: Condition, column: Column) -> list[Beginning] | None:
     """How values of a column begin that fulfil a condition; None when they may begin in any way."""
     match condition:
         case Compare(name, "=", value) if name.lower() == column.name:
-            return [Beginning(value_text(column, value), whole=True)]
+            return [Beginning(text, whole=True) for text in value_texts(column, value)]
         case In(name, values) if name.lower() == column.name:
-            return [Beginning(value_text(column, value), whole=True) for value in values]
+            return [Beginning(text, whole=True) for value in values for text in value_texts(column, value)]
         case Between(name, low, high) if name.lower() == column.name:
             return [_between(value_text(column, low), value_text(column, high))]
         case Or(conditions):

@@ -88,6 +88,12 @@ def test_views_of_a_hive_are_listed_and_shown(engine: Engine, client: MetastoreC
         ("", ["2024-01-01/1", "2024-01-02/10", "2024-01-02/2"]),
         ("PARTITION (hr=2)", ["2024-01-02/2"]),
         ("PARTITION (hr=2, ds='2024-01-01')", []),
+        ("PARTITION (hr='02', ds='2024-1-2')", ["2024-01-02/2"]),
+        ("PARTITION (ds='2024-1-1')", ["2024-01-01/1"]),
+        ("PARTITION (hr='+2')", ["2024-01-02/2"]),
+        ("PARTITION (hr='__HIVE_DEFAULT_PARTITION__')", []),
+        ("WHERE ds IN ('2024-1-1', '2025-1-1')", ["2024-01-01/1"]),
+        ("WHERE ds > '2024-1-1' AND hr < '03'", ["2024-01-02/2"]),
         ("WHERE hr > 1", ["2024-01-02/10", "2024-01-02/2"]),
         ("WHERE 9 > hr AND ds <> DATE '2024-01-01'", ["2024-01-02/2"]),
         ("WHERE NOT (ds = '2024-01-02' AND hr = 2)", ["2024-01-01/1", "2024-01-02/10"]),
@@ -103,6 +109,17 @@ def test_views_of_a_hive_are_listed_and_shown(engine: Engine, client: MetastoreC
 def test_partitions_are_chosen_by_values_conditions_and_number(parted: Engine, asked: str, found: list[str]) -> None:
     wanted = [f"ds={value.replace('/', '/hr=')}" for value in found]
     assert names(parted, f"SHOW PARTITIONS w.full {asked}") == wanted
+
+
+def test_the_partition_of_null_is_listed_by_its_name(engine: Engine) -> None:
+    engine.run(
+        "CREATE TABLE w.nulls (a INT) PARTITIONED BY (k INT, s STRING);"
+        "ALTER TABLE w.nulls ADD PARTITION (k='__HIVE_DEFAULT_PARTITION__', s='x') PARTITION (k=1, s='x')"
+        " PARTITION (k=1, s='__HIVE_DEFAULT_PARTITION__')"
+    )
+    null = "__HIVE_DEFAULT_PARTITION__"
+    assert names(engine, f"SHOW PARTITIONS w.nulls PARTITION (k='{null}')") == [f"k={null}/s=x"]
+    assert names(engine, f"SHOW PARTITIONS w.nulls PARTITION (s='{null}')") == [f"k=1/s={null}"]
 
 
 @pytest.mark.parametrize(

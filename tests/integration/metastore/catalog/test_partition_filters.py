@@ -82,6 +82,17 @@ def test_numbers_compare_as_numbers_and_null_fulfils_no_comparison(
         ("timestamp", ["2024-01-01 00:00:00", "2024-01-01 00:00:00.5"],
          Compare("k", ">", datetime.datetime(2024, 1, 1)), {"2024-01-01 00:00:00.5"}),
         ("varchar(20)", ["x", "y"], Compare("k", "<>", "x"), {"y"}),
+        # However a value is written; what an earlier version wrote as it was given is found by that, too.
+        ("int", ["2", "20"], Compare("k", "=", "+02"), {"2"}),
+        ("date", ["2024-01-31", "2024-02-01"], Compare("k", "=", "2024-2-1"), {"2024-02-01"}),
+        ("date", ["2024-01-31", "2024-02-01"], Compare("k", "<", "2024-2-1"), {"2024-01-31"}),
+        ("date", ["2024-01-31", "2024-02-01"], In("k", ["2024-2-1", "2025-1-1"]), {"2024-02-01"}),
+        ("boolean", ["true", "TRUE", "false"], Compare("k", "=", "TRUE"), {"true", "TRUE"}),
+        ("boolean", ["true", "TRUE", "false"], Compare("k", "<>", "TRUE"), {"false"}),
+        ("timestamp", ["2024-01-01 00:00:00", "2024-01-01 00:00:00.0", "2024-01-02 00:00:00"],
+         In("k", ["2024-01-01 00:00:00.0"]), {"2024-01-01 00:00:00", "2024-01-01 00:00:00.0"}),
+        ("timestamp", ["2024-01-01 00:00:00", "2024-01-02 00:00:00"], Compare("k", ">", "2024-1-1"),
+         {"2024-01-02 00:00:00"}),
     ],
 )  # fmt: skip
 def test_every_type_compares_as_itself(
@@ -132,6 +143,34 @@ def test_conditions_on_several_columns_combine(catalog: Catalog) -> None:
     assert [p.name for p in catalog.list_partitions("default.p", {"ds": "a", "h": ["3", "4"]})] == [
         "ds=a/h=3", "ds=a/h=4",
     ]  # fmt: skip
+
+
+def test_values_by_column_are_found_however_they_are_written(catalog: Catalog) -> None:
+    """One value for some of the columns, or several: all of them as a Hive writes it, or as it stands there."""
+    catalog.create_table(TableDefinition("default", "p", ID, (Column("d", "date"), Column("x", "decimal(5,2)"))))
+    catalog.add_partitions("default.p", [("2024-01-02", "1.5"), ("2024-01-02", "1.50"), ("2024-01-03", "2")])
+
+    def names(values: Any) -> list[str]:
+        return sorted(partition.name for partition in catalog.list_partitions("default.p", values))
+
+    assert names({"d": "2024-1-3"}) == ["d=2024-01-03/x=2"]
+    assert names({"d": ["2024-1-3", "2025-1-1"]}) == ["d=2024-01-03/x=2"]
+    assert names({"x": "2.00"}) == ["d=2024-01-03/x=2"]
+    assert names({"x": ["1.50"]}) == ["d=2024-01-02/x=1.5", "d=2024-01-02/x=1.50"]
+    assert names({"d": "2024-1-3", "x": "02"}) == ["d=2024-01-03/x=2"]
+
+
+def test_a_page_may_end_with_a_value_that_nobody_would_write_today(catalog: Catalog, client: MetastoreClient) -> None:
+    """A Hive's ``MSCK REPAIR`` takes directories as they are called: the page after ``h=010`` was refused."""
+    with client.database.transaction() as connection:
+        named = PARTITIONS.c.PART_NAME
+        connection.execute(sa.update(PARTITIONS).where(named == "h=10").values(PART_NAME="h=010"))
+    everything = [partition.name for partition in catalog.list_partitions("default.h")]
+    names: list[str] = []
+    while page := catalog.list_partitions("default.h", limit=1, after=names[-1] if names else None):
+        names += [partition.name for partition in page]
+    assert names == everything
+    assert "h=010" in names
 
 
 def test_pages_follow_each_other_without_gap_or_double(catalog: Catalog) -> None:

@@ -234,6 +234,10 @@ SET = PartitionSet([partition("9", "b"), partition("85", "a"), partition(NULL, "
         ({"n": "9"}, ["9"]),
         ({"N": ["9", "85", "7"]}, ["85", "9"]),
         ({"n": None}, [NULL]),
+        ({"n": ["09", "+7"]}, ["9"]),
+        (Compare("n", "=", "+09"), ["9"]),
+        (Compare("n", "<>", "09"), ["-1", "85"]),
+        (In("n", ["09", "085"]), ["85", "9"]),
         ({"n": "9", "s": "b", "x": "1.5"}, ["9"]),
         ({"n": "9", "s": "zzz", "x": "1.5"}, []),
         (Compare("n", "<", 10), ["-1", "9"]),
@@ -251,6 +255,25 @@ SET = PartitionSet([partition("9", "b"), partition("85", "a"), partition(NULL, "
 )
 def test_conditions_find_in_memory_what_the_database_would_find(wanted: Any, found: list[str]) -> None:
     assert [p.values[0] for p in SET.select(TABLE, wanted)] == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "wanted", "found"),
+    [
+        ("date", ["2024-01-02", "2024-01-03"], Compare("k", "=", "2024-1-2"), ["2024-01-02"]),
+        ("date", ["2024-01-02", "2024-01-03"], Compare("k", ">", "2024-1-2"), ["2024-01-03"]),
+        ("date", ["2024-01-02", "2024-01-03"], {"k": ["2024-1-2", "2024-1-9"]}, ["2024-01-02"]),
+        ("boolean", ["TRUE", "false", "true"], In("k", ["TRUE"]), ["TRUE", "true"]),
+        ("boolean", ["TRUE", "false", "true"], Compare("k", "<>", "TRUE"), ["false"]),
+        ("decimal(5,2)", ["1.5", "1.50", "2"], {"k": ["1.50", "3"]}, ["1.5", "1.50"]),
+    ],
+)
+def test_values_are_found_in_memory_however_they_are_written(
+    kind: str, values: list[str], wanted: Any, found: list[str]
+) -> None:
+    table = flat_table("d", "t", 1, "file:/w", (Column("a", "int"),), (Column("k", kind),), {}, None, "MANAGED_TABLE")
+    known = PartitionSet([Partition(f"k={value}", (value,), f"file:/w/{value}") for value in values])
+    assert [p.values[0] for p in known.select(table, wanted)] == found
 
 
 @pytest.mark.parametrize("wanted", [Compare("x", "=", 1.5), In("x", [1.5]), Between("x", 1, 2), Compare("n", "~", 1)])
