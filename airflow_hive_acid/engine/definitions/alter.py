@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from airflow_hive_acid.engine.definitions.compactions import request_compaction
 from airflow_hive_acid.engine.definitions.ddl import require_empty, require_known_columns, warehouse_files
 from airflow_hive_acid.engine.definitions.repair import repair
-from airflow_hive_acid.engine.tables.partitions import condition_of
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.maintenance.warehouse.places import Places
-from airflow_hive_acid.metastore.catalog import PartitionAlteration, named_by
-from airflow_hive_acid.metastore.names import as_stored, normal_value
+from airflow_hive_acid.metastore.catalog import And, Compare, PartitionAlteration, named_by
+from airflow_hive_acid.metastore.names import ValueTest, is_text_type
 from airflow_hive_acid.sql.model import alterations as alter
-from airflow_hive_acid.sql.model.pruning import PartitionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +23,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.results import Rows
     from airflow_hive_acid.metastore.catalog import Partition, Table
 
-_COMPARISONS: dict[str, type[exp.Binary]] = {
-    "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
-}  # fmt: skip
-
-_TEXTS = ("string", "varchar", "char")
+_TEXTS = ("string", "varchar")
+"""Types whose values the database compares as they are."""
+_LONGEST_VALUE, _MOST_TERMS = 256, 200
+"""Of what the database is asked for."""
 
 _CHANGES_WHAT_PINS_READ = (
     alter.RenameTable, alter.RenamePartition, alter.DropPartitions, alter.AlterColumns, alter.ChangeColumn,
@@ -200,33 +196,33 @@ def _matching(context: Context, table: Table, clause: tuple[tuple[str, str, str]
     for column, _, _ in clause:
         if column not in kinds:
             raise InvalidArgumentsError(f"{name} has no partition column {column}; it has {', '.join(kinds) or 'none'}")
-    exact = {column: value for column, operator, value in clause if operator == "="}
+    exact = {column: value for column, sign, value in clause if sign == "="}
     if len(exact) == len(clause) == len(kinds):
-        wanted = named_by(context.client.database, table, exact)
-        return list(catalog.find_partitions(name, [wanted]).values())
+        found = catalog.find_partitions(name, [named_by(context.client.database, table, exact)])
+        if found or all(map(is_text_type, kinds.values())):
+            return list(found.values())
+        # One that is written otherwise has the value, too: k=1.50, or hour=01, as a Hive compares them.
     columns = tuple(kinds)
-    same = [
-        (columns.index(column), normal_value(f"{column} of {name}", kinds[column], value))
-        for column, operator, value in clause
-        if operator == "=" and not kinds[column].startswith(_TEXTS)
+    tests = [
+        (columns.index(column), ValueTest.of(f"{column} of {name}", kinds[column], sign, value))
+        for column, sign, value in clause
     ]
-    terms = tuple(
-        _COMPARISONS[operator](this=exp.column(column), expression=exp.Literal.string(value))
-        for column, operator, value in clause
-        if operator != "=" or kinds[column].startswith(_TEXTS)
-    )
-    chosen = PartitionFilter(tuple(kinds.items()), (terms,))
 
     def may_be_meant(values: Sequence[str]) -> bool:
-        given = all(as_stored(kinds[columns[at]], values[at]) == value for at, value in same)
-        return given and chosen.decides(values) is not False
+        return all(test.holds(values[at]) is not False for at, test in tests)
 
     # What is surely not meant is neither sent by the database, where that can tell, nor held.
-    candidates = catalog.list_partitions(name, condition_of(chosen), keeps=may_be_meant)
+    sure = [
+        Compare(column, sign, value)
+        for column, sign, value in clause
+        if kinds[column].startswith(_TEXTS) and 0 < len(value) <= _LONGEST_VALUE and "\0" not in value
+        if value != DEFAULT_PARTITION
+    ]
+    candidates = catalog.list_partitions(name, And(sure[:_MOST_TERMS]) if sure else None, keeps=may_be_meant)
     for partition in candidates:
-        if chosen.decides(partition.values) is None:
+        if not all(test.holds(partition.values[at]) for at, test in tests):
             raise InvalidArgumentsError(
-                f"whether partition {partition.name} of {name} is meant cannot be told: its value and the one given do "
-                "not compare as the column's type; nothing was dropped. Name the partitions by ="
+                f"whether partition {partition.name} of {name} is meant cannot be told, because it has no value of "
+                "its column's type; nothing was dropped. Name the partitions to drop by ="
             )
     return candidates

@@ -12,10 +12,13 @@ from sqlglot import exp
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
+from airflow_hive_acid.metastore.names import as_stored
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.statements import Insert
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.alterations import Concatenate
@@ -40,6 +43,7 @@ def rewriting(context: Context, statement: Concatenate) -> Insert:
                 "PARTITION (…) CONCATENATE, once for each partition"
             )
         context.client.catalog.get_partition(table.qualified_name, given)
+        _require_alone(context, table, given)
     elif given:
         raise InvalidArgumentsError(f"{table.qualified_name} has no partitions; leave PARTITION (…) out")
     source = exp.table_(table.name, db=table.db, quoted=True)
@@ -56,6 +60,25 @@ def rewriting(context: Context, statement: Concatenate) -> Insert:
     if not isinstance(made, Insert):
         raise AssertionError(f"{made.text} is no INSERT")
     return made
+
+
+def _require_alone(context: Context, table: Table, given: dict[str, str]) -> None:
+    """Refuse what would be read by its value and written under another name: both would have the rows."""
+    kinds = [column.type for column in table.partition_columns]
+    wanted = [as_stored(c.type, given[c.name]) or DEFAULT_PARTITION for c in table.partition_columns]
+
+    def is_meant(values: Sequence[str]) -> bool:
+        return [as_stored(kind, value) for kind, value in zip(kinds, values, strict=True)] == wanted
+
+    written = table.partition_name(given)
+    found = context.client.catalog.list_partitions(table.qualified_name, keeps=is_meant)
+    others = [partition.name for partition in found if partition.name != written]
+    if others:
+        raise InvalidArgumentsError(
+            f"CONCATENATE of {table.qualified_name}: the rows of {' and '.join(map(repr, others))} would be written to "
+            f"{written!r}, which is how a Hive writes the value, and stay where they are as well. Give it that name "
+            "first, or drop it: ALTER TABLE … PARTITION … RENAME TO PARTITION …"
+        )
 
 
 def _check(table: Table) -> None:

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.names.partition_spellings import Spellings
     from airflow_hive_acid.metastore.names.partition_values import (
         as_stored,
+        has_many_texts,
         insertable_value,
         is_char,
+        is_text_type,
+        may_be_several,
         normal_value,
         stored_char,
     )
     from airflow_hive_acid.metastore.names.partitions import known_reading, resolve
+    from airflow_hive_acid.metastore.names.value_tests import ValueTest
 else:
     __getattr__ = lazily(
         __name__,
@@ -41,8 +45,12 @@ else:
             "is_table_name": "objects",
             "known_reading": "partitions",
             "Spellings": "partition_spellings",
+            "ValueTest": "value_tests",
+            "has_many_texts": "partition_values",
             "insertable_value": "partition_values",
             "is_char": "partition_values",
+            "is_text_type": "partition_values",
+            "may_be_several": "partition_values",
             "normal_value": "partition_values",
             "stored_char": "partition_values",
             "resolve": "partitions",
@@ -56,14 +64,18 @@ __all__ = [
     "MAX_TABLE",
     "Spellings",
     "TableName",
+    "ValueTest",
     "as_stored",
     "canonical_partition",
     "database_name",
+    "has_many_texts",
     "info",
     "insertable_value",
     "is_char",
     "is_table_name",
+    "is_text_type",
     "known_reading",
+    "may_be_several",
     "normal_value",
     "resolve",
     "shorten",

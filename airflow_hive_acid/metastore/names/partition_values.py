@@ -55,6 +55,19 @@ def is_char(type_text: str) -> bool:
     return type_text.startswith("char(")
 
 
+def has_many_texts(type_text: str) -> bool:
+    """Whether earlier versions of this package, which wrote values as they were given, may have several of one value.
+
+    They refused whole numbers and dates that were not written as a Hive does.
+    """
+    return type_text.partition("(")[0] in _MANY_TEXTS
+
+
+def may_be_several(type_text: str, value: str) -> bool:
+    """Whether partitions of several names may be meant by a value of a clause."""
+    return is_char(type_text) or as_stored(type_text, value) != value
+
+
 def stored_char(type_text: str, value: str) -> str:
     """A value as a Hive stores it in a char column; of any other type, as it is.
 
@@ -91,6 +104,24 @@ def insertable_value(column: str, type_text: str, value: str) -> str:
         f"partition column {column} is {type_text}; {value[:100]!r} does not fit, and rows with it would be read with "
         "another value or NULL"
     )
+
+
+def is_text_type(type_text: str) -> bool:
+    """Whether values of a type are texts."""
+    return type_text.partition("(")[0] in ("string", *_TEXTS)
+
+
+def comparable(type_text: str, value: str) -> Decimal | str | None:
+    """What compares as values of a type do: a number, or a text. None for what is no value of the type.
+
+    A char counts without the blanks at its end. Dates and times are texts that have their order.
+    """
+    if is_text_type(type_text):
+        return value.rstrip(" ") if is_char(type_text) else value
+    kind = type_text.partition("(")[0]
+    read = _READERS.get(kind)
+    stored = value if read is None else read(value, type_text)
+    return stored if stored is None or kind not in _NUMBERS else Decimal(value)
 
 
 def _whole(value: str, _: str) -> str | None:
@@ -182,7 +213,9 @@ _READERS: dict[str, Callable[[str, str], str | None]] = {
 }  # fmt: skip
 _TEXTS = ("char", "varchar")
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
-_SEVERAL_TEXTS = (*_BITS, "boolean", "date", "decimal", "double", "float", "timestamp")
+_NUMBERS = (*_BITS, "decimal", "double", "float")
+_MANY_TEXTS = ("boolean", "decimal", "double", "float", "timestamp")
+_SEVERAL_TEXTS = (*_BITS, "date", *_MANY_TEXTS)
 
 
 def _whole_fits(stored: str, type_text: str) -> bool:

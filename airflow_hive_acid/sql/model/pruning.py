@@ -68,21 +68,6 @@ class PartitionFilter:
         row = {name: _Value(kind, text) for (name, kind), text in zip(self.columns, values, strict=True)}
         return any(all(True in _evaluate(term, row) for term in terms) for terms in self.alternatives)
 
-    def decides(self, values: Sequence[str]) -> bool | None:
-        """Whether the conditions are surely true of a partition; None when that cannot be told here.
-
-        NULL is not true, as in WHERE.
-        """
-        row = {name: _Value(kind, text) for (name, kind), text in zip(self.columns, values, strict=True)}
-        outcomes = [
-            frozenset(outcome is True for outcome in _evaluate(term, row))
-            for terms in self.alternatives
-            for term in terms
-        ]
-        if any(outcome == {False} for outcome in outcomes):
-            return False
-        return True if all(outcome == {True} for outcome in outcomes) else None
-
     def __str__(self) -> str:
         """The conditions as SQL, for logs."""
         terms = (" AND ".join(term.sql("spark") for term in alternative) for alternative in self.alternatives)

@@ -273,9 +273,9 @@ class Table:
             values in order mean the partition of this name first.
         :raises InvalidArgumentsError: when the spec does not name exactly one partition of this table.
         """
-        self.partition_name(spec)
         values = self._partition_values(spec)
         if isinstance(spec, Mapping):
+            self.partition_name(spec)  # refuses what is no value; a name may be one that a Hive left (hour=01)
             given = {key.lower(): value for key, value in spec.items()}
             values = [None if (value := given[c.name]) is None else str(value) for c in self.partition_columns]
         return Spellings.of(

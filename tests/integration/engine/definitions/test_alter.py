@@ -128,7 +128,7 @@ def test_a_comparison_that_cannot_be_decided_drops_nothing(engine, client):
         "CREATE TABLE w.n (a INT) PARTITIONED BY (k INT) STORED AS ORC;"
         "ALTER TABLE w.n ADD PARTITION (k=1) PARTITION (k=20) PARTITION (k=3)"
     )
-    with pytest.raises(InvalidArgumentsError, match="cannot be told"):
+    with pytest.raises(InvalidArgumentsError, match="'two' is no value of that type"):
         engine.run("ALTER TABLE w.n DROP PARTITION (k < 'two')")
     with pytest.raises(InvalidArgumentsError, match="no partition column j"):
         engine.run("ALTER TABLE w.n DROP PARTITION (j < 2)")
@@ -152,6 +152,73 @@ def test_a_drop_may_give_some_of_the_values_however_they_are_written(engine, cli
         engine.run(f"ALTER TABLE w.n DROP PARTITION (k = '{written}', m > 0)")
     engine.run(f"ALTER TABLE w.n DROP PARTITION (k = '{other}', m > 0)")
     assert names(client, "w.n") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "clause", "left"),
+    [("DECIMAL(5,2)", ["1.5", "2", "10.25"], "k < '10'", ["10.25"]),
+     ("DECIMAL(5,2)", ["1.5", "2", "10.25"], "k > 1.505", ["1.5"]),
+     ("DOUBLE", ["1.5", "10.0", "1.0E7"], "k >= 10", ["1.5"]),
+     ("TIMESTAMP", ["2024-01-01 00:00:00", "2024-01-01 00:00:00.5"], "k > '2024-1-1'", ["2024-01-01 00:00:00"]),
+     ("DATE", ["2024-01-02", "2024-01-10"], "k < '2024-1-10'", ["2024-01-10"]),
+     ("BOOLEAN", ["true", "false"], "k <> TRUE", ["true"]), ("CHAR(3)", ["a  ", "ab "], "k > 'a'", ["a  "]),
+     ("STRING", ["a", "b", "c"], "k > 'a', k <> 'c'", ["a", "c"])],
+)  # fmt: skip
+def test_a_drop_by_order_compares_values_as_their_type(engine, client, kind, values, clause, left):
+    null = "__HIVE_DEFAULT_PARTITION__"
+    added = " ".join(f"PARTITION (k = '{value}')" for value in [*values, null])
+    engine.run(
+        f"CREATE TABLE w.n (a INT) PARTITIONED BY (k {kind}) STORED AS ORC; ALTER TABLE w.n ADD {added};"
+        f"ALTER TABLE w.n DROP PARTITION ({clause})"
+    )
+    assert sorted(names(client, "w.n")) == sorted(f"k={value.replace(':', '%3A')}" for value in [*left, null])
+
+
+def test_the_partition_of_null_is_dropped_by_its_name_and_by_no_order(engine, client):
+    null = "__HIVE_DEFAULT_PARTITION__"
+    engine.run(
+        "CREATE TABLE w.n (a INT) PARTITIONED BY (k STRING, m INT) STORED AS ORC;"
+        f"ALTER TABLE w.n ADD PARTITION (k='a', m=1) PARTITION (k='{null}', m=1) PARTITION (k='b', m='{null}')"
+    )
+    with pytest.raises(InvalidArgumentsError, match="stands for NULL; it is compared by = and <>"):
+        engine.run(f"ALTER TABLE w.n DROP PARTITION (k > '{null}')")
+    engine.run(f"ALTER TABLE w.n DROP PARTITION (k = '{null}')")
+    assert names(client, "w.n") == ["k=a/m=1", f"k=b/m={null}"]
+    engine.run(f"ALTER TABLE w.n DROP PARTITION (m <> '{null}')")
+    assert names(client, "w.n") == [f"k=b/m={null}"]
+
+
+def called(client, name, other):
+    """Give a partition a name that a Hive's MSCK REPAIR takes from its directory, and nobody would write."""
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(PARTITIONS).where(PARTITIONS.c.PART_NAME == name).values(PART_NAME=other))
+
+
+@pytest.mark.parametrize("stored", ["STORED AS ORC", "STORED AS ORC TBLPROPERTIES ('transactional'='false')"])
+def test_a_partition_that_a_hive_called_otherwise_is_dropped_and_renamed(engine, client, stored):
+    """``h=01`` of an INT: it was refused, with the advice to write 1, which is no partition."""
+    engine.run(
+        f"CREATE TABLE w.h (a INT) PARTITIONED BY (h INT) {stored};"
+        "ALTER TABLE w.h ADD PARTITION (h=1) PARTITION (h=2) PARTITION (h=3)"
+    )
+    for number in (1, 2, 3):
+        called(client, f"h={number}", f"h=0{number}")
+    assert client.catalog.get_partition("w.h", "h=02").name == "h=02"
+    engine.run("ALTER TABLE w.h DROP PARTITION (h=1); ALTER TABLE w.h DROP PARTITION (h > 2)")
+    assert names(client, "w.h") == ["h=02"]
+    engine.run("ALTER TABLE w.h PARTITION (h='02') RENAME TO PARTITION (h=2)")
+    assert names(client, "w.h") == ["h=2"]
+
+
+def test_a_partition_that_has_no_value_of_its_type_is_not_dropped_by_order(engine, client):
+    engine.run(
+        "CREATE TABLE w.n (a INT) PARTITIONED BY (k INT) STORED AS ORC;"
+        "ALTER TABLE w.n ADD PARTITION (k=1) PARTITION (k=20)"
+    )
+    called(client, "k=20", "k=new")
+    with pytest.raises(InvalidArgumentsError, match=r"k=new of w\.n is meant cannot be told"):
+        engine.run("ALTER TABLE w.n DROP PARTITION (k < 30)")
+    assert names(client, "w.n") == ["k=1", "k=new"]
 
 
 def test_a_drop_of_what_is_no_value_of_its_column_is_refused(engine):
@@ -358,6 +425,27 @@ def test_concatenate_names_one_partition_of_a_plain_table(engine, client, fake):
         engine.run("ALTER TABLE w.o CONCATENATE")
     with pytest.raises(NoSuchObjectError, match="k=z"):
         engine.run("ALTER TABLE w.o PARTITION (k='z', n=1) CONCATENATE")
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "old", "clause"),
+    [("INT", ["1"], "h=01", "h='01'"), ("INT", ["1", "2"], "h=01", "h=1"),
+     ("DECIMAL(5,2)", ["1.5"], "h=1.50", "h=1.50")],
+)  # fmt: skip
+def test_concatenate_writes_no_rows_into_a_second_partition_of_their_value(
+    engine, client, fake, kind, stored, old, clause
+):
+    """The rows of ``h=01`` were written into ``h=1``, and read from both."""
+    engine.run(
+        f"CREATE TABLE w.o (a INT) PARTITIONED BY (h {kind}) STORED AS ORC TBLPROPERTIES ('transactional'='false')"
+    )
+    for value in stored:
+        engine.run(f"ALTER TABLE w.o ADD PARTITION (h={value})")
+    called(client, f"h={stored[-1]}", old)
+    ran = len(fake.specs)
+    with pytest.raises(InvalidArgumentsError, match=f"rows of '{old}' would be written to 'h=1"):
+        engine.run(f"ALTER TABLE w.o PARTITION ({clause}) CONCATENATE")
+    assert len(fake.specs) == ran
 
 
 def test_concatenate_refuses_what_hive_refuses(engine, plain):
