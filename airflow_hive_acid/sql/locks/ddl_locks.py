@@ -13,7 +13,7 @@ from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.database import Operation
 from airflow_hive_acid.metastore.locks import LockComponent
-from airflow_hive_acid.metastore.names import as_stored
+from airflow_hive_acid.metastore.names import as_stored, may_be_several
 from airflow_hive_acid.sql.locks.rules import (
     DEFAULT_LOCKS,
     LockSettings,
@@ -327,7 +327,7 @@ def _lock(
 def _name(facts: TableFacts, given: alter.Partition) -> str:
     """The catalog's name of a partition, in the order of the partition columns."""
     values = dict(given)
-    return partition_name([(c.name, values.get(c.name, "")) for c in facts.partition_columns])
+    return partition_name([(c.name, as_stored(c.type, values.get(c.name, ""))) for c in facts.partition_columns])
 
 
 def _on(flag: bool) -> str:
@@ -346,7 +346,5 @@ def _only_name(facts: TableFacts, given: alter.Partition) -> str | None:
     """
     columns, values = facts.partition_columns, dict(given)
     complete = bool(columns) and set(values) == {column.name for column in columns}
-    several = complete and any(
-        c.type.startswith("char") or as_stored(c.type, values[c.name]) != values[c.name] for c in columns
-    )
+    several = complete and any(may_be_several(c.type, values[c.name]) for c in columns)
     return _name(facts, given) if complete and not several else None

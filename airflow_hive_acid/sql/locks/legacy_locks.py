@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.partitions import parse_partition_name, partition_name
 from airflow_hive_acid.metastore.locks import parents_of
+from airflow_hive_acid.metastore.names import may_be_several
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.statements import CreateTable, DropDatabase, DropTable, Truncate
 
@@ -186,11 +187,15 @@ def _lock(table: TableName, mode: LegacyMode, rule: str) -> LegacyLock:
 def _of_partition(
     table: TableName, given: alter.Partition, facts: TableFacts, rule: str, mode: LegacyMode = _X
 ) -> LegacyLock:
-    """A lock on a partition, on the prefix of partitions that is given, or on the table."""
+    """A lock on a partition, on the prefix of partitions that is given, or on the table.
+
+    What may be one of several names (``2024-1-2`` of a DATE) is locked from above: writers and readers lock the
+    catalog's names.
+    """
     values = dict(given)
     known: list[tuple[str, str]] = []
     for column in facts.partition_columns:
-        if column.name not in values:
+        if column.name not in values or may_be_several(column.type, values[column.name]):
             break
         known.append((column.name, values[column.name]))
     return LegacyLock(_path(str(table), partition_name(known) if known else None), mode, rule)

@@ -304,6 +304,7 @@ def ddl(table_of: TableOf, sql: str, settings: LockSettings = DEFAULT_LOCKS) -> 
         ("ALTER TABLE demo.days ADD IF NOT EXISTS PARTITION (ds='a', h=1)", ["demo.days -> EXCL_WRITE no_txn"]),
         ("ALTER TABLE demo.days DROP PARTITION (h=1, ds='a')", ["demo.days.ds=a/h=1 -> EXCL_WRITE delete"]),
         ("ALTER TABLE demo.plainp DROP PARTITION (h=1, ds='a')", ["demo.plainp.ds=a/h=1 -> EXCLUSIVE no_txn"]),
+        ("ALTER TABLE demo.days DROP PARTITION (h='01', ds='a')", ["demo.days.ds=a/h=1 -> EXCL_WRITE delete"]),
         ("ALTER TABLE demo.days DROP PARTITION (ds<'b')", ["demo.days -> EXCL_WRITE no_txn"]),
         (
             "ALTER TABLE demo.days PARTITION (ds='b', h=1) RENAME TO PARTITION (ds='a', h=1)",

@@ -71,6 +71,8 @@ COMMANDS = [
     ("TRUNCATE TABLE demo.days PARTITION (ds='a')", ["days S", "days.ds=a E"]),
     ("ALTER TABLE demo.days DROP PARTITION (ds='a', h > 3)", ["days S", "days.ds=a E"]),
     ("ALTER TABLE demo.days DROP PARTITION (ds > 'a')", ["days E"]),
+    ("TRUNCATE TABLE demo.days PARTITION (ds='a', h='01')", ["days S", "days.ds=a E"]),
+    ("ALTER TABLE demo.flights DROP PARTITION (month='01')", ["flights E"]),
     (
         "ALTER TABLE demo.flights PARTITION (month=2) RENAME TO PARTITION (month=1)",
         ["flights S", "flights.month=1 E", "flights.month=2 E"],
