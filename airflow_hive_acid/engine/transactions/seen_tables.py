@@ -9,12 +9,13 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Target, new_partitions
 from airflow_hive_acid.filesystem.s3_uploads import SETTING
 from airflow_hive_acid.format.jobs import Delete, PartitionRef, Update
+from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
 from airflow_hive_acid.maintenance.warehouse.uploads import places_elsewhere, uploads_of_job
-from airflow_hive_acid.metastore.names import is_char
+from airflow_hive_acid.metastore.names import as_stored, has_many_texts, is_char
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.definitions.ctas import Creations
@@ -73,18 +74,42 @@ class SeenTables:
         return list(made)
 
     def require_alone(self, table: Table, partitions: Iterable[str]) -> None:
-        """Refuse to replace rows of partitions that have others of the same CHAR values beside them.
+        """Refuse to replace rows of partitions that have others of the same values beside them.
 
         :param partitions: names of those whose rows are replaced.
         :raises InvalidArgumentsError: naming both; a query would find the old rows besides the new ones.
         """
-        if not any(is_char(column.type) for column in table.partition_columns):
+        kinds = [column.type for column in table.partition_columns]
+        names = list(partitions)
+        if any(map(is_char, kinds)):
+            self._require_without_blanks(table, names)
+        whole = table.qualified_name in self._creations or table.qualified_name in self._context.tables.replacements
+        if whole or not names or not any(map(has_many_texts, kinds)):
             return
+
+        def value_of(texts: Sequence[str]) -> tuple[str, ...]:
+            return tuple(as_stored(kind, text) for kind, text in zip(kinds, texts, strict=True))
+
+        replaced = {value_of([text for _, text in parse_partition_name(name)]): name for name in names}
+        # How an earlier version, or whoever made the directory, has written a value, nobody can guess.
+        found = self._context.client.catalog.list_partitions(
+            table.qualified_name, keeps=lambda texts: value_of(texts) in replaced
+        )
+        other = next((part for part in found if part.name not in names), None)
+        if other is not None:
+            raise InvalidArgumentsError(
+                f"{table.qualified_name} has a partition {other.name!r} of the same value as "
+                f"{replaced[value_of(other.values)]!r}, as an earlier version of this package or another program wrote "
+                "it; its rows would stay beside the new ones. Drop it, or give it the name that a Hive would: ALTER "
+                "TABLE … PARTITION … RENAME TO PARTITION …"
+            )
+
+    def _require_without_blanks(self, table: Table, names: Iterable[str]) -> None:
         known = self.partitions(table)
-        spelled = {name: table.spellings(name).names for name in partitions}
-        known.look_up(other for names in spelled.values() for other in names)
-        for name, names in spelled.items():
-            other = next((other for other in names if other != name and other in known), None)
+        spelled = {name: table.spellings(name).names for name in names}
+        known.look_up(other for others in spelled.values() for other in others)
+        for name, others in spelled.items():
+            other = next((other for other in others if other != name and other in known), None)
             if other is not None:
                 raise InvalidArgumentsError(
                     f"{table.qualified_name} has a partition {other!r}, whose CHAR value is that of {name!r} "
