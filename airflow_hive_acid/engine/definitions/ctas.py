@@ -7,6 +7,7 @@ that the table will have, as in Hive.
 
 from __future__ import annotations
 
+import functools
 import re
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,8 @@ from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 from airflow_hive_acid.metastore.catalog import new_table, normalise_type, replaced
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.txns import forget
+from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.lineage.declared import declared_types, without_lengths
 from airflow_hive_acid.sql.model.statements import ColumnDefinition
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.metastore.catalog import Table, TableDefinition
+    from airflow_hive_acid.sql.model.statements import Select
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_]+")
 _OF_SPARK = {"timestamp_ntz": "timestamp", "void": "string"}
@@ -59,6 +63,27 @@ def columns_of(result: StatementResult) -> tuple[ColumnDefinition, ...]:
             raise InvalidArgumentsError(f"the query gives two columns called {name}; give one of them an alias")
         found.append(ColumnDefinition(name, hive_type(column.type)))
     return tuple(found)
+
+
+def with_declared_types(context: Context, select: Select, result: StatementResult) -> StatementResult:
+    """The result of a query whose columns have the lengths of CHAR and VARCHAR again, as in Hive.
+
+    :param select: the query.
+    """
+    rows = result.rows
+    if rows is None:
+        raise AssertionError("a query without columns")
+    table_of = functools.cache(context.table)
+    declared = declared_types(select, table_of, context.views, context.queries, parse_script)
+    if len(declared) != len(rows.columns):
+        return result
+    columns = tuple(
+        replace(column, type=kind)
+        if kind is not None and name == column.name.lower() and without_lengths(kind) == column.type
+        else column
+        for column, (name, kind) in zip(rows.columns, declared, strict=True)
+    )
+    return replace(result, rows=replace(rows, columns=columns))
 
 
 def divided(

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.definitions.ctas import columns_of, divided
+from airflow_hive_acid.engine.definitions.ctas import columns_of, divided, with_declared_types
 from airflow_hive_acid.engine.definitions.ddl import definition_like, definition_of, note_on, require_known_columns
 from airflow_hive_acid.engine.locking.requests import ReplacedTable
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -24,7 +24,7 @@ from airflow_hive_acid.engine.statements.writes import create_table_as
 from airflow_hive_acid.engine.tables.lookup import Replacement
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog import new_table, replaced
+from airflow_hive_acid.metastore.catalog import may_become, new_table, replaced
 from airflow_hive_acid.sql.model.statements import Insert, Select
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog import Table, TableDefinition
     from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan
-    from airflow_hive_acid.sql.model.statements import CreateTable
+    from airflow_hive_acid.sql.model.statements import ColumnDefinition, CreateTable
 
 
 def make_table(
@@ -64,7 +64,8 @@ def make_table(
         query = plan_of(context, Select(statement.query, **statement.origin))
         # The table to itself, which it may have waited for, is in the way of its own query otherwise.
         locked = patience is not None and patience.holds_for_change
-        columns = columns_of(run_query(context, query, limit=0, patience=patience, locked=locked))
+        looked = run_query(context, query, limit=0, patience=patience, locked=locked)
+        columns = _columns(context, statement, looked)
         data, keys = divided(columns, statement.partition_columns)
         listed = tuple(column.name for column in columns) if keys else ()
         statement = dataclasses.replace(statement, columns=data, partition_columns=keys)
@@ -73,6 +74,29 @@ def make_table(
     with _replacing(context, definition) as replacement:
         written = _run(context, statement, replacement, query, listed, claim, patience)
     return dataclasses.replace(written, kind=statement.kind_text, note=note_on(definition))
+
+
+def _columns(context: Context, statement: CreateTable, looked: StatementResult) -> tuple[ColumnDefinition, ...]:
+    """The columns of the query; CHAR and VARCHAR where the column that is there can become that.
+
+    Older snapshots are read by the new types, and what was a STRING may be longer.
+    """
+    if statement.query is None:
+        raise AssertionError("CREATE OR REPLACE … AS without a query")
+    table = context.table(str(statement.table))
+    keys = {column.name: column.type for column in table.partition_columns}
+    partitioned = {column.name for column in statement.partition_columns}
+    select = Select(statement.query, **statement.origin)
+    there = iter(table.columns)
+    found: list[ColumnDefinition] = []
+    for plain, typed in zip(columns_of(looked), columns_of(with_declared_types(context, select, looked)), strict=True):
+        if plain.name in partitioned:
+            fits = keys.get(plain.name) == typed.type
+        else:
+            old = next(there, None)
+            fits = old is None or may_become(old.type, typed.type)
+        found.append(typed if fits else plain)
+    return tuple(found)
 
 
 @contextmanager

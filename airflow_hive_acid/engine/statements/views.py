@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from airflow_hive_acid.engine.definitions.ctas import columns_of
+from airflow_hive_acid.engine.definitions.ctas import columns_of, with_declared_types
 from airflow_hive_acid.engine.definitions.ddl import settle_warehouse
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.statements.plans import plan_of
@@ -67,7 +67,7 @@ def prepared(context: Context, statement: ViewStatement, patience: Patience | No
         raise UnsupportedStatementError(
             f"{planned.sources[0].name} is a temporary view; a view of the catalog would outlive it: name tables"
         )
-    result = run_query(context, planned, limit=0, patience=patience)
+    result = with_declared_types(context, select, run_query(context, planned, limit=0, patience=patience))
     fields, expanded = _text_of(context, statement, select, result, [column for column, _ in columns])
     comments = dict(columns)
     fields = [field._replace(comment=comments.get(field.name)) for field in fields]

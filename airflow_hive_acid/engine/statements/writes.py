@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.definitions.concatenate import rewriting
-from airflow_hive_acid.engine.definitions.ctas import columns_of, creating, divided
+from airflow_hive_acid.engine.definitions.ctas import columns_of, creating, divided, with_declared_types
 from airflow_hive_acid.engine.definitions.ddl import definition_of, note_on
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -131,7 +131,8 @@ def create_table_as(
             raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
         return StatementResult(statement.text, statement.kind_text)
     planned = plan_of(context, select)
-    columns = columns_of(run_query(context, planned, limit=0, patience=patience))
+    looked = run_query(context, planned, limit=0, patience=patience)
+    columns = columns_of(with_declared_types(context, select, looked))
     data, keys = divided(columns, statement.partition_columns)
     made = dataclasses.replace(statement, columns=data, partition_columns=keys, query=None)
     definition = definition_of(context, made)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
     from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
     from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
-    from airflow_hive_acid.metastore.catalog.values.alteration import without_column_statistics
+    from airflow_hive_acid.metastore.catalog.values.alteration import may_become, without_column_statistics
     from airflow_hive_acid.metastore.catalog.values.constraints import Constraint, ConstraintKind
     from airflow_hive_acid.metastore.catalog.values.definitions import new_table
     from airflow_hive_acid.metastore.catalog.values.formats import KEYWORDS, StorageFormat, storage_format
@@ -143,6 +143,7 @@ else:
             "find_partitions": "rows.partitions",
             "forget_object": "rows.drop",
             "lock_places": "rows.places",
+            "may_become": "values.alteration",
             "named_by": "rows.partitions",
             "names_there": "rows.partitions",
             "new_table": "values.definitions",
@@ -228,6 +229,7 @@ __all__ = [
     "find_partitions",
     "forget_object",
     "lock_places",
+    "may_become",
     "named_by",
     "names_there",
     "new_table",

@@ -7,7 +7,9 @@ may hold many of is gone through in loops: branches of a set operation, terms of
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -20,7 +22,7 @@ from airflow_hive_acid.sql.planning.scopes import visible_cte
 from airflow_hive_acid.sql.planning.view_texts import Parse, is_view, no_parser, query_of_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.plans import TableLookup
@@ -36,6 +38,7 @@ class Walker:
     :param inputs: what it reads, in the order of first appearance: of a view the tables below.
     :param queries: temporary views of a query, by lower-case name.
     :param parse: reads the text of a view; ``path`` are the views around this text.
+    :param together: the uses of a column that has now the value of the one, now of the other, as in a UNION.
     """
 
     table_of: TableLookup
@@ -45,6 +48,7 @@ class Walker:
     queries: Mapping[str, CreateTemporaryQuery] = field(default_factory=dict)
     parse: Parse = no_parser
     path: tuple[str, ...] = ()
+    together: Callable[[Uses, Uses], Uses] = operator.or_
     _ctes: dict[int, Derived] = field(default_factory=dict)
 
     def query(self, node: exp.Expr, outer: Frame | None = None) -> Derived:
@@ -155,7 +159,7 @@ class Walker:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
         frame = Frame([], outer)
         columns = tuple(
-            (f"col{i + 1}", frozenset().union(*(self.value(frame, row[i]) for row in rows if i < len(row))))
+            (f"col{i + 1}", reduce(self.together, (self.value(frame, row[i]) for row in rows if i < len(row))))
             for i in range(len(rows[0]) if rows else 0)
         )
         return Derived(renamed(columns, node.args.get("alias")))
@@ -177,7 +181,9 @@ class Walker:
         rows = left.rows | right.rows
         if isinstance(node, exp.Union):
             there = dict(enumerate(uses for _, uses in right.columns))
-            columns = tuple((name, uses | there.get(i, NOTHING)) for i, (name, uses) in enumerate(left.columns))
+            columns = tuple(
+                (name, self.together(uses, there.get(i, NOTHING))) for i, (name, uses) in enumerate(left.columns)
+            )
         else:
             columns = left.columns
             for _, uses in (*left.columns, *right.columns):

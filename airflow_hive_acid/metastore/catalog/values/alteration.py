@@ -192,6 +192,11 @@ def _require_wider(table: Table, old: Column, new: Column) -> None:
         )
 
 
+def may_become(old: str, new: str) -> bool:
+    """Whether a column of one type can get another, by which what is stored can still be read."""
+    return old == new or _is_wider(old, new)
+
+
 def _is_wider(old: str, new: str) -> bool:
     kind, size = _parsed(old)
     wider, room = _parsed(new)

@@ -179,11 +179,9 @@ def convert(dice: Dice, table: State) -> Sql:
     )
 
 
-def replace_table(dice: Dice, table: State) -> Sql | None:
+def replace_table(dice: Dice, table: State) -> Sql:
     """CREATE OR REPLACE TABLE with some of the table's own rows. Partitions that are then without rows may stay."""
     condition, holds = dice.condition(table)
-    if _keys_change_type(table):
-        return None
     rows = tuple((table.whole(data), place) for data, place in table.rows if holds(data))
     return Sql(
         replace(table, rows=rows),
@@ -193,10 +191,8 @@ def replace_table(dice: Dice, table: State) -> Sql | None:
     )
 
 
-def copy(dice: Dice, table: State) -> Sql | None:
+def copy(dice: Dice, table: State) -> Sql:
     """CREATE TABLE … AS SELECT of all rows; the old table is dropped."""
-    if _keys_change_type(table):
-        return None
     new = _other(dice, table, "c")
     rows = tuple((table.whole(data), place) for data, place in table.rows)
     return Sql(
@@ -219,11 +215,6 @@ def export(dice: Dice, table: State) -> Sql:
 
 def _other(dice: Dice, table: State, letter: str) -> str:
     return f"{table.name.partition('.')[0]}.{letter}{dice.number()}"
-
-
-def _keys_change_type(table: State) -> bool:
-    """Whether CREATE TABLE … AS SELECT gives a partition column another type: of CHAR it makes STRING."""
-    return "c" in table.keys
 
 
 def _partitioned(table: State) -> str:

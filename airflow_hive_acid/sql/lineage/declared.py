@@ -1,0 +1,76 @@
+"""The declared types of a query's columns: ``char(n)`` and ``varchar(n)`` of a column that is a table's as it is.
+
+Spark computes with texts of any length. In ``CREATE TABLE … AS`` and in views Hive keeps the length of a column that
+nothing was made of, and in a UNION the larger of two.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.sql.lineage.queries import Walker
+from airflow_hive_acid.sql.lineage.values import How, Uses, through
+from airflow_hive_acid.sql.planning.view_texts import Parse, no_parser
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_acid.format.jobs import Source
+    from airflow_hive_acid.sql.model.plans import TableLookup
+    from airflow_hive_acid.sql.model.statements import Select
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
+
+_WITH_LENGTH = re.compile(r"\b(char|varchar)\(([0-9]+)\)")
+
+
+def declared_types(
+    select: Select,
+    table_of: TableLookup,
+    views: Mapping[str, Source],
+    queries: Mapping[str, CreateTemporaryQuery],
+    parse: Parse = no_parser,
+) -> tuple[tuple[str, str | None], ...]:
+    """The columns of a query with the types that have a length in them, None for all others.
+
+    :param table_of: facts of a table by ``db.table``; its NoSuchObjectError passes through.
+    :param views: temporary views of the session over files, by lower-case name; ``queries`` those of a query.
+    :param parse: reads the text of a view of the catalog.
+    :return: nothing where only Spark knows the columns.
+    """
+    walker = Walker(table_of, views, select.default_database, queries=queries, parse=parse, together=_of_columns)
+    found = walker.query(select.query.tree)
+    return () if found.is_open else tuple((name, _type_of(uses, table_of, views)) for name, uses in found.columns)
+
+
+def without_lengths(hive_type: str) -> str:
+    """A type as Spark computes with it."""
+    return _WITH_LENGTH.sub("string", hive_type)
+
+
+def _of_columns(one: Uses, other: Uses) -> Uses:
+    """A value that is one of two: no column as it is if one of them is none, as a constant is."""
+    both = one | other
+    return both if one and other else through(both, How.TRANSFORMATION)
+
+
+def _type_of(uses: Uses, table_of: TableLookup, views: Mapping[str, Source]) -> str | None:
+    direct = [use for use in uses if use.how.is_direct]
+    if not direct or any(use.how is not How.IDENTITY or use.relation in views for use in direct):
+        return None
+    kinds: set[str] = set()
+    for use in direct:
+        facts = table_of(use.relation)
+        kinds |= {c.type for c in (*facts.columns, *facts.partition_columns) if c.name.lower() == use.column}
+    return _common(kinds)
+
+
+def _common(kinds: set[str]) -> str | None:
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return kind if _WITH_LENGTH.search(kind) else None
+    found = [_WITH_LENGTH.fullmatch(kind) for kind in kinds]
+    names = {None if one is None else one[1] for one in found}
+    if len(names) != 1 or None in names:
+        return None
+    return f"{names.pop()}({max(int(one[2]) for one in found if one is not None)})"

@@ -1,0 +1,74 @@
+"""CHAR and VARCHAR in what is made of a query, with a real Spark: as in Hive, a column keeps its length."""
+
+# ruff: noqa: S608 - statements put together from names of the tests
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.metastore import MetastoreClient
+
+pytestmark = pytest.mark.spark
+
+NESTED = "struct<a:varchar(4),b:array<char(2)>>"
+SOURCE = """CREATE DATABASE y; USE y;
+CREATE TABLE t (id INT, c CHAR(5), v VARCHAR(7), n STRUCT<a:VARCHAR(4),b:ARRAY<CHAR(2)>>) PARTITIONED BY (k CHAR(3))
+  STORED AS ORC;
+INSERT INTO t SELECT 1, 'ab', 'vw', named_struct('a', 'x', 'b', array('y')), 'p';
+INSERT INTO t SELECT 2, 'abcde', NULL, NULL, 'q'"""
+
+
+def rows(engine: Engine, query: str) -> list[list[Any]]:
+    found = engine.run(query, database="y")[-1].rows
+    assert found is not None
+    return found.rows
+
+
+def types(client: MetastoreClient, table: str) -> list[str]:
+    found = client.catalog.get_table(f"y.{table}")
+    return [column.type for column in (*found.columns, *found.partition_columns)]
+
+
+@pytest.mark.instead("postgresql")
+def test_a_table_of_a_query_has_the_lengths_of_its_columns(real_engine: Engine, client: MetastoreClient) -> None:
+    engine = real_engine
+    engine.run(f"""{SOURCE};
+        CREATE TABLE copied PARTITIONED BY (k) STORED AS ORC AS SELECT k, id, c, v, n FROM t;
+        CREATE TABLE parquet STORED AS PARQUET TBLPROPERTIES ('transactional'='false') AS SELECT c, v, k FROM t;
+        CREATE TABLE mixed AS SELECT c, upper(c) AS u, v FROM t UNION ALL SELECT 'much longer', 'x', 'y';
+        CREATE TABLE united AS SELECT c AS one, v FROM t UNION ALL SELECT k, v FROM t;
+        CREATE VIEW seen AS SELECT c, v, k, id FROM t; CREATE TABLE of_view AS SELECT * FROM seen;
+        CREATE TABLE liked LIKE copied""")
+    assert types(client, "copied") == types(client, "liked") == ["int", "char(5)", "varchar(7)", NESTED, "char(3)"]
+    assert types(client, "parquet") == ["char(5)", "varchar(7)", "char(3)"]
+    assert types(client, "mixed") == ["string", "string", "string"]
+    assert types(client, "united") == ["char(5)", "varchar(7)"]
+    assert types(client, "seen") == types(client, "of_view") == ["char(5)", "varchar(7)", "char(3)", "int"]
+    assert [p.name for p in client.catalog.list_partitions("y.copied")] == ["k=p  ", "k=q  "]
+    everything = "SELECT id, concat('<', c, '>'), v, n.a, n.b[0], concat('<', k, '>') FROM {} ORDER BY id"
+    expected = [[1, "<ab   >", "vw", "x", "y", "<p  >"], [2, "<abcde>", None, None, None, "<q  >"]]
+    assert rows(engine, everything.format("t")) == rows(engine, everything.format("copied")) == expected
+    assert rows(engine, "SELECT id FROM copied WHERE k = 'p' AND c = 'ab'") == [[1]]
+    assert rows(engine, "SELECT concat('<', c, '>') FROM parquet ORDER BY 1") == [["<ab   >"], ["<abcde>"]]
+    assert rows(engine, "SELECT rtrim(one) FROM united ORDER BY 1") == [["ab"], ["abcde"], ["p"], ["q"]]
+
+
+@pytest.mark.instead("postgresql")
+def test_a_replaced_table_keeps_its_chars_and_a_string_stays_one(real_engine: Engine, client: MetastoreClient) -> None:
+    """Older snapshots are read by the new types: texts of a STRING column may be longer than the new ones."""
+    engine = real_engine
+    engine.run(f"""{SOURCE};
+        CREATE TABLE r PARTITIONED BY (k) STORED AS ORC AS SELECT * FROM t;
+        CREATE OR REPLACE TABLE r PARTITIONED BY (k) STORED AS ORC AS SELECT * FROM t WHERE id = 2;
+        CREATE TABLE old (id INT, c STRING, v CHAR(3)) PARTITIONED BY (k STRING) STORED AS ORC;
+        INSERT INTO old VALUES (9, 'much longer', 'v', 'key');
+        CREATE OR REPLACE TABLE old PARTITIONED BY (k) STORED AS ORC AS SELECT id, c, v, k, c AS more FROM t""")
+    assert types(client, "r") == ["int", "char(5)", "varchar(7)", NESTED, "char(3)"]
+    assert rows(engine, "SELECT id, rtrim(k) FROM r") == [[2, "q"]]
+    assert types(client, "old") == ["int", "string", "varchar(7)", "char(5)", "string"]
+    assert rows(engine, "SELECT id, rtrim(c), rtrim(k) FROM old ORDER BY id") == [[1, "ab", "p"], [2, "abcde", "q"]]
+    assert rows(engine, "SELECT id, c FROM old VERSION AS OF 1") == [[9, "much longer"]]

@@ -1,0 +1,69 @@
+"""Which columns of a query have a CHAR or VARCHAR of a table, as Hive keeps it in CREATE TABLE … AS and in views."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.lineage.declared import declared_types, without_lengths
+from airflow_hive_acid.sql.model.statements import Select
+from tests.unit.sql.catalog import VIEWS, Facts
+
+NESTED = "struct<a:varchar(4),b:array<char(2)>>"
+TABLES = {
+    table.qualified_name: table
+    for table in (
+        Facts("default.t", (Column("id", "int"), Column("c", "char(5)"), Column("v", "varchar(7)"),
+                            Column("n", NESTED), Column("s", "string")), (Column("k", "char(3)"),)),
+        Facts("default.u", (Column("id", "int"), Column("c", "char(9)"), Column("v", "varchar(7)"),
+                            Column("n", "struct<a:varchar(5),b:array<char(2)>>"))),
+        Facts("default.seen", (Column("x", "string"),), type="VIRTUAL_VIEW", view_text="SELECT c AS y FROM default.t"),
+    )
+}  # fmt: skip
+
+
+def types(query: str) -> list[str | None]:
+    (select,) = parse_script(query)
+    assert isinstance(select, Select)
+    return [kind for _, kind in declared_types(select, TABLES.__getitem__, VIEWS, {}, parse_script)]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("SELECT * FROM t", [None, "char(5)", "varchar(7)", NESTED, None, "char(3)"]),
+        ("SELECT c AS a, (v), t.k FROM t", ["char(5)", "varchar(7)", "char(3)"]),
+        ("SELECT upper(c), concat(v), CAST(c AS STRING), max(v), n.a, c || '' FROM t", [None] * 6),
+        ("SELECT q.a FROM (SELECT c AS a FROM t) q", ["char(5)"]),
+        ("WITH q(a) AS (SELECT v FROM t) SELECT a FROM q", ["varchar(7)"]),
+        ("SELECT x FROM seen", ["char(5)"]),
+        ("SELECT c, count(*) FROM t GROUP BY c", ["char(5)", None]),
+        ("SELECT DISTINCT t.c, u.c FROM t LEFT JOIN u ON t.id = u.id", ["char(5)", "char(9)"]),
+        ("SELECT id, c FROM t FULL JOIN u USING (id, c)", [None, "char(9)"]),
+        ("SELECT c, v, n FROM t UNION ALL SELECT c, v, n FROM u", ["char(9)", "varchar(7)", None]),
+        ("SELECT c FROM t UNION SELECT v FROM u", [None]),
+        ("SELECT c FROM t UNION ALL SELECT s FROM t", [None]),
+        # A constant, or what is made of a column, may be longer.
+        ("SELECT c FROM t UNION ALL SELECT 'longer'", [None]),
+        ("SELECT 'longer' UNION ALL SELECT c FROM t", [None]),
+        ("SELECT c FROM t UNION ALL SELECT concat(c, c) FROM t", [None]),
+        ("SELECT a FROM (SELECT c AS a FROM t UNION ALL SELECT 'longer') q", [None]),
+        ("SELECT c FROM t INTERSECT SELECT 'x'", ["char(5)"]),
+        ("SELECT CASE WHEN id = 1 THEN c ELSE 'longer' END FROM t", [None]),
+        ("SELECT coalesce(c, 'longer') FROM t", [None]),
+        ("SELECT first_value(c) OVER (ORDER BY id) FROM t", [None]),
+        ("SELECT carrier FROM src", [None]),
+        ("SELECT e FROM t LATERAL VIEW explode(n.b) w AS e", [None]),
+        ("SELECT l.a FROM t, LATERAL (SELECT c AS a) l", ["char(5)"]),
+        ("SELECT * FROM raw", []),
+    ],
+)
+def test_a_column_that_nothing_was_made_of_keeps_its_length(query: str, found: list[str | None]) -> None:
+    assert types(query) == found
+
+
+def test_a_type_without_lengths_is_what_spark_computes_with() -> None:
+    assert without_lengths(NESTED) == "struct<a:string,b:array<string>>"
+    assert without_lengths("map<varchar(3),int>") == "map<string,int>"
+    assert without_lengths("decimal(10,2)") == "decimal(10,2)"
