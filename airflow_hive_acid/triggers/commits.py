@@ -155,7 +155,7 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
                     async for event in self._catch_up(hub, look.page.after):
                         yield event
                     if self._done >= look.page.after:
-                        async for event in self._tell(look.page):
+                        async for event in self._tell(hub, look.page):
                             yield event
                     look.receipts[self] = self._done
             finally:
@@ -218,12 +218,15 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
             if self._done >= upto:
                 return
             page = await _patiently(hub.log.read, self._done)
-            async for event in self._tell(page):
+            async for event in self._tell(hub, page):
                 yield event
         hub.behind.set()
 
-    async def _tell(self, page: CommitPage) -> AsyncIterator[TriggerEvent]:
+    async def _tell(self, hub: CommitHub, page: CommitPage) -> AsyncIterator[TriggerEvent]:
         table, partition, operations = self._wanted
+        if partition is not None and any(commit.table == table for commit in page.commits):
+            # By now the catalog knows the types of its columns: d=2024-1-2 is d=2024-01-02.
+            partition = await _patiently(hub.log.partition_of, table, partition)
         missed = [gap for gap in page.missed if gap.last > self._done]
         commits = [
             commit

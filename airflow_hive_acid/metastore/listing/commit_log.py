@@ -7,6 +7,7 @@ read it is told so. The same goes for an event that nobody can read.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from airflow_hive_acid.metastore.listing.commit_events import (
     whole,
 )
 from airflow_hive_acid.metastore.listing.commit_facts import read_facts
+from airflow_hive_acid.metastore.names.partitions import resolve
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent, is_another_log
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.listing.commit_events import Heard, TableCommit
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.notifications.log import Notifications
+
+log = logging.getLogger(__name__)
 
 PAGE = 500
 _REMEMBERED = 100_000
@@ -129,6 +133,7 @@ class CommitLog:
         self._allocated: OrderedDict[int, dict[TableName, int]] = OrderedDict()
         self._lock = threading.Lock()
         self._searched = False
+        self._refused: set[tuple[TableName, str]] = set()
 
     def latest(self) -> int:
         """Id of the latest event: where somebody begins who wants to know what comes.
@@ -178,6 +183,21 @@ class CommitLog:
         commits = commits_of(heard, self._facts(heard)) if heard else []
         more, time = len(listed) >= self._page, events[-1].time
         return CommitPage(after, events[-1].event_id, tuple(commits), missed, more, time)
+
+    def partition_of(self, table: TableName, partition: str) -> str:
+        """The catalog's name of a partition that somebody watches, or of some of its columns.
+
+        What names none of the table's stays as it is given.
+
+        :raises HiveAcidError: when the metastore cannot be asked.
+        """
+        try:
+            return self._database.read(lambda connection: resolve(connection, table, partition))
+        except InvalidArgumentsError as problem:
+            if (table, partition) not in self._refused:
+                log.warning("Somebody watches partition %r of %s, which is none: %s", partition, table, problem)
+            self._refused.add((table, partition))
+            return partition
 
     def written(self, after: int, table: TableName, opened: set[int]) -> TablePage:
         """A page, and what it says of the write ids of a table.

@@ -18,8 +18,10 @@ from airflow.sdk.module_loading import import_string
 
 from airflow_hive_acid.airflow_versions import AdvanceItem, AdvanceOutcome
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.assets import commits
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from airflow_hive_acid.triggers import commits as watching
@@ -86,13 +88,13 @@ class Store:
 class Triggerer:
     """One life of a triggerer."""
 
-    def __init__(self, world, conn_id):
+    def __init__(self, world, conn_id, triggers=None):
         if SharedStreamManager is None:
             pytest.skip("Airflow shares the streams of triggers since 3.3")
         self.world = world
         self.manager = SharedStreamManager()
         self.outbound = asyncio.Queue()
-        self.triggers = {
+        self.triggers = triggers or {
             TABLE: HiveAcidCommitTrigger("db.t", hive_acid_conn_id=conn_id),
             PARTITION: HiveAcidCommitTrigger("db.t", "k=a", hive_acid_conn_id=conn_id),
             OTHER: HiveAcidCommitTrigger("db.u", operations=["insert"], hive_acid_conn_id=conn_id),
@@ -159,9 +161,9 @@ def write(client, partition=None, operation="insert"):
         return txn.txn_id
 
 
-def live(world, conn_id, until=lambda triggerer: True):
+def live(world, conn_id, until=lambda triggerer: True, triggers=None):
     try:
-        asyncio.run(Triggerer(world, conn_id).live(until))
+        asyncio.run(Triggerer(world, conn_id, triggers).live(until))
     except Killed:
         assert world.kill_at is not None
 
@@ -202,6 +204,23 @@ def test_commits_while_nobody_watched_are_told_once_with_their_data(tables, conn
     live(world, conn_id, wanted(world, {TABLE: [later]}))
     assert [p["txn_id"] for p in world.told(TABLE)] == [*expected[TABLE], later]
     assert len(world.events) == 5
+
+
+def test_a_partition_is_watched_however_its_value_is_written(tables, conn_id):
+    """``d=2024-1-2`` of a DATE was compared as a text, and its watcher heard of nothing."""
+    tables.catalog.create_table(TableDefinition("db", "d", (Column("a", "int"),), (Column("d", "date"),)))
+    triggers = {"db.d": HiveAcidCommitTrigger("db.d", "d=2024-1-2", hive_acid_conn_id=conn_id)}
+    world = World()
+    world.start()
+    live(world, conn_id, triggers=triggers)
+    txns = []
+    for day in ("2024-01-02", "2024-01-03", "2024-01-02"):
+        with tables.begin({"db.d": "insert"}, partitioned=["db.d"]) as txn:
+            txn.add_partitions("db.d", [f"d={day}"])
+            txns.append(txn.txn_id)
+    world.start()
+    live(world, conn_id, wanted(world, {"db.d": [txns[0], txns[2]]}), triggers)
+    assert [p["txn_id"] for p in world.told("db.d")] == [txns[0], txns[2]]
 
 
 def test_killed_at_every_step_loses_nothing_and_tells_twice_only_what_it_says_so(tables, conn_id, caplog):
