@@ -8,6 +8,7 @@ again in whatever Spark wrapped around them. Everything else is recognised by Sp
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -48,18 +49,30 @@ _TOO_LARGE_FOR_SPARK = (
 )
 
 
-def fail(error: type[HiveAcidError], message: str, *values: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value of the row in a message of :func:`fail`.
+
+    :param value: an expression of Spark SQL.
+    """
+
+    value: str
+
+
+def fail(error: type[HiveAcidError], *message: str | Shown) -> str:
     """Spark SQL that ends the job with this error as soon as it is evaluated.
 
-    :param message: the text; each ``{}`` in it stands for one of ``values``, which are expressions.
+    :param message: its parts, texts and values. Texts are shown as they are: names in them may hold anything.
     """
-    pieces = message.split("{}")
-    if len(pieces) != len(values) + 1:
-        raise ValueError(f"{message!r} has {len(pieces) - 1} places for {len(values)} values")
-    parts = [schema.sql_text(f"[hive-acid {error.__name__}] {pieces[0]}")]
-    for value, piece in zip(values, pieces[1:], strict=True):
-        parts += [f"coalesce(cast({value} as string), 'NULL')", schema.sql_text(piece)]
-    return f"raise_error(concat({', '.join(parts)}, ' [end hive-acid]'))"
+    parts: list[str] = []
+    text = f"[hive-acid {error.__name__}] "
+    for part in message:
+        if isinstance(part, Shown):
+            parts += [schema.sql_text(text), f"coalesce(cast({part.value} as string), 'NULL')"]
+            text = ""
+        else:
+            text += part
+    return f"raise_error(concat({', '.join([*parts, schema.sql_text(text)])}, ' [end hive-acid]'))"
 
 
 def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) -> HiveAcidError:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import MirrorDivergedError, MirrorKeyError, MirrorNullKeyError
 from airflow_hive_acid.spark import schema
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import Shown, fail
 from airflow_hive_acid.spark.mirrors.targets import DELETE, INSERT, OPERATION, UPDATE
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ def same_key(table: str, columns: MirrorColumns, alias: str) -> str:
 
     :param alias: of the row, with its dot.
     """
-    values = [f"{alias}{schema.quoted(name)}" for name in columns.key]
-    places = ", ".join(f"{_escaped(name)} = {{}}" for name in columns.key)
-    said = f"two rows of {table} have the key {places}; {REMEDY}. The target was not changed"
-    return fail(MirrorKeyError, said, *values)
+    key = _shown_key(columns, alias)
+    return fail(MirrorKeyError, f"two rows of {table} have the key ", *key, f"; {REMEDY}. The target was not changed")
 
 
 def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool, nulls: bool = True) -> str:
@@ -79,11 +77,10 @@ def merge_statement(table: str, columns: MirrorColumns, *, by_row_id: bool, null
     same = "<=>" if nulls else "="
     on = " AND ".join(f"t.{schema.quoted(name)} {same} s.{schema.quoted(name)}" for name in columns.key)
     inserted, values = ", ".join(names), ", ".join(f"s.{name}" for name in names)
-    shown = [f"s.{schema.quoted(name)}" for name in columns.key]
-    places = ", ".join(f"{_escaped(name)} = {{}}" for name in columns.key)
-    absent = fail(MirrorDivergedError, f"the target lacks the row {places}, which is in its source", *shown)
+    key = _shown_key(columns, "s.")
+    absent = fail(MirrorDivergedError, "the target lacks the row ", *key, ", which is in its source")
     if by_row_id:
-        there = fail(MirrorDivergedError, f"the target has the row {places} already", *shown)
+        there = fail(MirrorDivergedError, "the target has the row ", *key, " already")
     else:
         there = same_key(table, columns, "s.")
     # Every column comes from the source in every clause: of the target nothing is read but what finds the row.
@@ -118,6 +115,9 @@ def partition_condition(names: Sequence[str], left: str, right: str) -> str:
     return " and ".join(f"{left}.{schema.quoted(n)} <=> {right}.{schema.quoted(n)}" for n in names)
 
 
-def _escaped(name: str) -> str:
-    """A name in a message whose braces are places of values."""
-    return name.replace("{", "(").replace("}", ")")
+def _shown_key(columns: MirrorColumns, alias: str) -> list[str | Shown]:
+    """``name = value`` of each column of the key, as parts of a message."""
+    parts: list[str | Shown] = []
+    for name in columns.key:
+        parts += [f"{', ' if parts else ''}{name} = ", Shown(f"{alias}{schema.quoted(name)}")]
+    return parts

@@ -371,7 +371,7 @@ def _plain_rows(
         types = T.StructType([T.StructField(_KNOWN_PATH, T.StringType()), T.StructField(_BY, T.LongType())])
         found = found.join(F.broadcast(lookup_table(spark, known, types)), F.expr(f"{PATH} = {_KNOWN_PATH}"), "left")
         # A file that the lookup does not know must not pass for one of merged rows.
-        checked = found_or_fail(_KNOWN_PATH, "no write id is known for file {}")
+        checked = found_or_fail(_KNOWN_PATH, "no write id is known for file")
         write_id = f"if({checked} is null, null, {_BY}) as {_BY}"
     else:
         write_id = f"{by}L as {_BY}"

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, UnsupportedStatementError
 from airflow_hive_acid.spark import schema
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import Shown, fail
 from airflow_hive_acid.spark.read.text_files import TextLayout, as_character, fields_of, in_replacement, typed
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class CsvLayout:
         name = f"cast({schema.quoted(column.name)} as string)"
         broken = fail(
             BadRecordError,
-            f"column {column.name} of {self._table}: the value '{{}}' holds a line break, and OpenCSVSerde reads one "
-            "line at a time; store the table as ORC or Parquet",
-            f"substring({name}, 1, 100)",
+            f"column {column.name} of {self._table}: the value '",
+            Shown(f"substring({name}, 1, 100)"),
+            "' holds a line break, and OpenCSVSerde reads one line at a time; store the table as ORC or Parquet",
         )
         special = schema.sql_text(f"([{as_character(self._quote)}{as_character(self._escape)}])")
         kept = f"regexp_replace({name}, {special}, {schema.sql_text(in_replacement(self._escape))})"

@@ -69,7 +69,7 @@ def rows(spark: SparkSession, table: OpenTable, files: Sequence[OriginalDataFile
     numbered = scan_plain(spark, row, wanted, table.partitions, table.stored).selectExpr("*", number)
     known = lookup_table(spark, _identities(HadoopFilesystem.of(spark), files), _LOOKUP)
     joined = numbered.join(F.broadcast(known), F.expr(f"{PATH} = {_KNOWN_PATH}"), "left")
-    write_id = found_or_fail(_WRITE_ID, "no row numbers are known for file {}")
+    write_id = found_or_fail(_WRITE_ID, "no row numbers are known for file")
     return joined.selectExpr(
         f"{schema.INSERTED} as operation",
         f"{write_id} as originalTransaction",

@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import CorruptTableError, JobFailedError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.spark import schema
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import Shown, fail
 from airflow_hive_acid.spark.read.evolution import (
     by_names,
     is_nameless,
@@ -220,9 +220,10 @@ def keep_header(events: DataFrame, row: T.StructType, operations: tuple[int, ...
     # Updates in place (1) occur only where no _orc_acid_version says that a later Hive wrote the directory.
     unreadable = fail(
         CorruptTableError,
-        f"a data file holds events of kind {{}} instead of {kinds}: it has no ACID columns, or is of another "
-        "directory, and does not belong here; move it away",
-        schema.OPERATION,
+        "a data file holds events of kind ",
+        Shown(schema.OPERATION),
+        f" instead of {kinds}: it has no ACID columns, or is of another directory, and does not belong here; move it "
+        "away",
     )
     return events.where(
         f"if(coalesce(operation, -1) in ({kinds}), true, {unreadable})"
@@ -286,13 +287,16 @@ def _looked_up(
     found = read(spark, file_schema, [f.uri for f in files]).selectExpr(*data, _FILE_PATH)
     joined = found.join(F.broadcast(known), F.expr(f"{PATH} = {_KNOWN_PATH}"), "left")
     names = [schema.quoted(name) for name in (*file_schema.names, PATH)]
-    ordinal = found_or_fail(schema.PARTITION, "no partition is known for file {}")
+    ordinal = found_or_fail(schema.PARTITION, "no partition is known for file")
     return joined.selectExpr(*names, f"{ordinal} as {schema.PARTITION}", *partitions.internal_names)
 
 
 def found_or_fail(name: str, complaint: str) -> str:
-    """A column of a looked-up row; a file that the lookup does not know must not vanish silently."""
-    return f"coalesce({name}, {fail(JobFailedError, complaint, PATH)})"
+    """A column of a looked-up row; a file that the lookup does not know must not vanish silently.
+
+    :param complaint: what is said of the file, whose path follows.
+    """
+    return f"coalesce({name}, {fail(JobFailedError, f'{complaint} ', Shown(PATH))})"
 
 
 def _nullable(values: Sequence[str]) -> list[str | None]:

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
 from airflow_hive_acid.spark import schema
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import Shown, fail
 from airflow_hive_acid.spark.read.scan import read_files_whole
 from airflow_hive_acid.spark.versions import try_to_date
 
@@ -177,8 +177,9 @@ class _Opened:
             return value
         refusal = fail(
             BadRecordError,
-            f"{self._name}, column {column.name}: '{{}}' is no {column.hive_type}",
-            f"substring(cast({value} as string), 1, {_LONGEST_SHOWN})",
+            f"{self._name}, column {column.name}: '",
+            Shown(f"substring(cast({value} as string), 1, {_LONGEST_SHOWN})"),
+            f"' is no {column.hive_type}",
         )
         converted = _converted(value, given, column, self._options)
         return f"coalesce({converted}, if({value} is null, null, {refusal}))"

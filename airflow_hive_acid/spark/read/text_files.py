@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, UnsupportedStatementError
 from airflow_hive_acid.spark import schema
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import Shown, fail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,9 +97,10 @@ class TextLayout:
             return f"coalesce(cast({name} as string){zone}, {null})"
         broken = fail(
             BadRecordError,
-            f"column {column.name} of {self._table}: the value '{{}}' holds a delimiter or line break, and a text file "
-            "cannot tell it from the end of the field; store the table as ORC or Parquet",
-            f"substring({name}, 1, 100)",
+            f"column {column.name} of {self._table}: the value '",
+            Shown(f"substring({name}, 1, 100)"),
+            "' holds a delimiter or line break, and a text file cannot tell it from the end of the field; store the "
+            "table as ORC or Parquet",
         )
         signs = ("'\\n'", "'\\r'") if self._escape else (schema.sql_text(self._delimiter), "'\\n'", "'\\r'")
         bad = " or ".join(f"contains({name}, {text})" for text in signs)

@@ -16,7 +16,7 @@ from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import MergeClause
 from airflow_hive_acid.format.streams import DELETED
 from airflow_hive_acid.spark import schema
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import Shown, fail
 from airflow_hive_acid.spark.write.assignment import assigned
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def one_per_key(rows: DataFrame, keys: Sequence[str], latest_by: str | None, str
         return ranked.where(f"{_NUMBER} = 1").drop(_NUMBER)
     several = fail(
         InvalidArgumentsError,
-        f"stream {stream} has several rows with {', '.join(keys)} = ({{}}) in one micro-batch; say latest_by=<column> "
-        "for the one that counts",
-        f"concat_ws(', ', {over})",
+        f"stream {stream} has several rows with {', '.join(keys)} = (",
+        Shown(f"concat_ws(', ', {over})"),
+        ") in one micro-batch; say latest_by=<column> for the one that counts",
     )
     counted = rows.selectExpr("*", f"count(1) over (partition by {over}) as {_NUMBER}")
     return counted.where(f"if({_NUMBER} > 1, {several}, true)").drop(_NUMBER)
@@ -101,10 +101,10 @@ def without_moves(step: Merge, rows: DataFrame, keys: Sequence[str], stream: str
         return step
     moved = fail(
         InvalidArgumentsError,
-        f"stream {stream}: the row with {', '.join(keys)} = ({{}}) is in another partition "
-        f"({', '.join(name for name, _ in staying)}) than the stream says, and an upsert moves no rows; partition the "
-        "table by what never changes, or name the partition columns among the keys",
-        f"concat_ws(', ', {', '.join(schema.quoted(source, key.lower()) for key in keys)})",
+        f"stream {stream}: the row with {', '.join(keys)} = (",
+        Shown(f"concat_ws(', ', {', '.join(schema.quoted(source, key.lower()) for key in keys)})"),
+        f") is in another partition ({', '.join(name for name, _ in staying)}) than the stream says, and an upsert "
+        "moves no rows; partition the table by what never changes, or name the partition columns among the keys",
     )
     # A clause that takes no row; behind the one of rows that delete, of which only the keys are looked at.
     check = MergeClause("delete", True, f"if({' and '.join(same for _, same in staying)}, false, {moved})")

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.spark import schema
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import Shown, fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.spark.schema import TableColumn
 
 _LONGEST_SHOWN = 100
-_NO_NULL = "NOT NULL constraint violated! column {} of {} takes no NULL; give it a value"
 _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
 _STRINGS = (T.StringType, T.CharType, T.VarcharType)
 
@@ -36,7 +35,8 @@ def assigned(value: str, given: T.DataType, column: TableColumn, table: str) -> 
     text = _fitting(value, given, column, table)
     if not column.required:
         return text
-    return f"coalesce({text}, {fail(BadRecordError, _NO_NULL.format(column.name, table))})"
+    violated = f"NOT NULL constraint violated! column {column.name} of {table} takes no NULL; give it a value"
+    return f"coalesce({text}, {fail(BadRecordError, violated)})"
 
 
 def _fitting(value: str, given: T.DataType, column: TableColumn, table: str) -> str:
@@ -75,7 +75,7 @@ def _converted(value: str, given: T.DataType, column: TableColumn, table: str) -
 
 def _refusal(column: TableColumn, table: str, value: str, complaint: str) -> str:
     shown = f"substring(cast({value} as string), 1, {_LONGEST_SHOWN})"
-    return fail(BadRecordError, f"column {column.name} of {table}: the value '{{}}' {complaint}", shown)
+    return fail(BadRecordError, f"column {column.name} of {table}: the value '", Shown(shown), f"' {complaint}")
 
 
 def _incompatible(given: T.DataType, wanted: T.DataType) -> bool:

@@ -214,7 +214,7 @@ def checked(rows: DataFrame, table: TableSnapshot, when: str = "true", told: str
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()).replace("{}", "{ }")
+    return " ".join(text.split())
 
 
 def _static_values(step: Insert, partition_columns: Sequence[schema.TableColumn]) -> dict[str, str]:

@@ -204,3 +204,19 @@ def test_is_distinct_from_may_stand_in_set(engine: Engine) -> None:
         "FROM w.f INSERT INTO w.f SELECT a + 10, b, a IS DISTINCT FROM b WHERE a = 1"
     )
     assert _rows(engine, "SELECT a, b, changed FROM w.f ORDER BY a") == [[1, 7, False], [2, 7, True], [11, 7, True]]
+
+
+def test_names_of_columns_may_hold_braces(engine: Engine) -> None:
+    """Messages name them: as a format, ``{}`` had no value."""
+    engine.run(
+        "CREATE TABLE w.b (`{}` INT NOT NULL, `a{}b` CHAR(2) CHECK (`a{}b` <> '{}')) STORED AS ORC;"
+        "INSERT INTO w.b SELECT a, op FROM w.s WHERE a = 1; UPDATE w.b SET `a{}b` = 'xy'"
+    )
+    assert _rows(engine, "SELECT `{}`, `a{}b` FROM w.b") == [[1, "xy"]]
+    for values, told in {
+        "CAST(s.op AS STRING), 'a'": r"column {} of w\.b: the value 'U' is no int",
+        "1, concat(s.op, 'abc')": r"column a{}b of w\.b: the value 'Uabc' is longer than 2",
+        "1, if(s.op = 'U', '{}', 'a')": r"CHECK constraint violated! \S+ of w\.b: .*<> '{}'",
+    }.items():
+        with pytest.raises(BadRecordError, match=told):
+            engine.run(f"INSERT INTO w.b SELECT {values} FROM w.s s WHERE a = 1")  # noqa: S608 - values of the test

@@ -10,8 +10,10 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import BadRecordError, CorruptTableError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.spark import conf
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of
-from airflow_hive_acid.spark.failures import explain, fail
+from airflow_hive_acid.spark.failures import Shown, explain, fail
 from airflow_hive_acid.spark.hadoop import _entry
+from airflow_hive_acid.spark.mirrors.columns import MirrorColumns
+from airflow_hive_acid.spark.mirrors.merging import same_key
 from airflow_hive_acid.spark.read.scan import metadata_path
 from airflow_hive_acid.spark.schema import TableColumn
 from airflow_hive_acid.spark.write.assignment import assigned
@@ -94,13 +96,24 @@ def test_writer_options_follow_the_table() -> None:
 
 
 def test_a_failure_carries_its_class_and_its_values() -> None:
-    text = fail(BadRecordError, "it's '{}' in {}", "x", "y")
+    text = fail(BadRecordError, "it's '", Shown("x"), "' in ", Shown("y"))
     assert text == (
         "raise_error(concat('[hive-acid BadRecordError] it\\'s \\'', coalesce(cast(x as string), 'NULL'), "
         "'\\' in ', coalesce(cast(y as string), 'NULL'), '', ' [end hive-acid]'))"
     )
-    with pytest.raises(ValueError, match="has 1 places for 0 values"):
-        fail(BadRecordError, "{}")
+    assert fail(BadRecordError, "{} {0.x} %s") == (
+        "raise_error(concat('[hive-acid BadRecordError] {} {0.x} %s', ' [end hive-acid]'))"
+    )
+
+
+def test_names_in_messages_may_hold_what_formats_are_made_of() -> None:
+    """A column may be called anything in backquotes."""
+    column = TableColumn("a{}b", "int", T.IntegerType(), required=True)
+    text = assigned("c0", T.StringType(), column, "w.t")
+    assert "column a{}b of w.t: the value \\'', coalesce(cast(substring(cast(c0 as string), 1, 100) as string)" in text
+    assert "column a{}b of w.t takes no NULL" in text
+    mirror = MirrorColumns((("{}", T.IntegerType()), ("b", T.IntegerType())), (), ("{}",), hidden=False)
+    assert "w.t have the key {} = ', coalesce(cast(s.`{}` as string)" in same_key("w.t", mirror, "s.")
 
 
 def test_values_of_the_right_type_are_stored_without_a_check() -> None:
