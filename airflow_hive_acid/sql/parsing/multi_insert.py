@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlglot.tokenizer_core import TokenType
-
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.sql.model.statements import MultiInsert
 from airflow_hive_acid.sql.parsing import dml
+from airflow_hive_acid.sql.planning.common import OTHER_ROWS
+from airflow_hive_acid.sql.text.chance import chance_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +29,6 @@ _AFTER_THE_LIST = (
     "WHERE", "GROUP BY", "HAVING", "WINDOW", "QUALIFY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "LIMIT",
     "LATERAL VIEW", "LATERAL",
 )  # fmt: skip
-
-
-_WITHOUT_SEED = ("RAND", "RANDOM", "RANDN", "UUID", "MONOTONICALLY_INCREASING_ID")
-"""Functions that are the same twice only when they are given a seed."""
 
 
 def is_multi_insert(cursor: Cursor) -> bool:
@@ -73,22 +69,9 @@ def parse_multi_insert(cursor: Cursor, origin: dict[str, Any]) -> MultiInsert:
 
 def _require_same_rows(cursor: Cursor, common: Sequence[Token]) -> None:
     """Refuse a common FROM clause whose rows are others for each branch: a Hive reads it once, here each does."""
-    words = [token.text.upper() for token in common]
-    for at, (token, word) in enumerate(zip(common, words, strict=True)):
-        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) or words[at - 1] == ".":
-            continue
-        called = words[at + 1 : at + 3] if word in _WITHOUT_SEED else []
-        if called == ["(", ")"] or (word == "SHUFFLE" and words[at + 1 : at + 2] == ["("]):
-            chance = f"{word.lower()}()"
-        elif word == "TABLESAMPLE" and not {"REPEATABLE", "ROWS"} & {*words[at:]}:
-            chance = "TABLESAMPLE without REPEATABLE (seed)"
-        else:
-            continue
-        raise cursor.unsupported(
-            f"each branch of this INSERT would get other rows, by {chance}; keep what all of them read: make a "
-            "TEMPORARY TABLE of it before, and write FROM that table",
-            token,
-        )
+    chance = chance_in(common)
+    if chance is not None:
+        raise cursor.unsupported(OTHER_ROWS.format(chance[0]), chance[1])
 
 
 def in_order(statement: MultiInsert, plans: Sequence[Plan]) -> list[int]:

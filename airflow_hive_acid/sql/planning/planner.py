@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.sql.model.statements import DataStatement, FirstRows, Fragment
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
+    from airflow_hive_acid.sql.planning.common import Common
 
 _NO_VIEWS: Mapping[str, jobs.Source] = {}
 _NO_QUERIES: Mapping[str, CreateTemporaryQuery] = {}
@@ -56,6 +57,7 @@ def plan(
     parse: Parse = no_parser,
     guarded_merge: bool = True,
     replaced: TableFacts | None = None,
+    common: Common | None = None,
 ) -> Plan:
     """Plan a statement that reads or changes data.
 
@@ -67,11 +69,14 @@ def plan(
     :param guarded_merge: a MERGE that only inserts conflicts with others as an UPDATE (``hive.txn.xlock.mergeinsert``).
     :param replaced: the table that an INSERT writes, if the statement gives it another definition; what the query reads
         of it has the old one.
+    :param common: what its queries have in common.
     :raises InvalidArgumentsError: for columns that do not exist or do not fit.
     :raises UnsupportedStatementError: for changes that ACID tables do not allow.
     """
     # Expressions of one statement ask for its tables many times.
-    references = References(statement, functools.cache(table_of), views, queries=queries, path=path, parse=parse)
+    references = References(
+        statement, functools.cache(table_of), views, queries=queries, path=path, parse=parse, common=common
+    )
     match statement:
         case Insert():
             return _plan_insert(statement, references, replaced)

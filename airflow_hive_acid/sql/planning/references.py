@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
+    from airflow_hive_acid.sql.planning.common import Common
 
 _NOWHERE = Scope([])
 Edit = tuple[int, int, str]
@@ -76,6 +77,7 @@ class References:
     :ivar views_read: views of the catalog that were met.
     :ivar scripts: the texts around this one.
     :param outside: conditions around the view whose text this is; ``outside_names`` its columns as they call them.
+    :param common: what it has in common with the other queries of its statement.
     :param for_catalog: the text is to be kept as a view's: tables keep their names, ``*`` becomes columns.
     """
 
@@ -92,6 +94,7 @@ class References:
     parse: Parse = no_parser
     outside: Sequence[exp.Expr] = ()
     outside_names: Sequence[str] = ()
+    common: Common | None = None
 
     def rewrite(
         self,
@@ -118,7 +121,7 @@ class References:
         scopes = Scopes(fragment.tree, outer, self._resolve, self._by_place)
         self._add_nested_tables(scopes)
         pushed = self._pushed(scopes)
-        edits: list[Edit] = [*instead]
+        edits: list[Edit] = [*instead, *(self.common.edits(self.statement.script, fragment) if self.common else ())]
         # Hints name relations, and those keep their names.
         hinted = {id(column) for hint in fragment.tree.find_all(exp.Hint) for column in hint.find_all(exp.Column)}
         for column in fragment.tree.find_all(exp.Column):
@@ -191,7 +194,7 @@ class References:
             raise UnsupportedStatementError(f"{name} is a view, and {table.meta[OPTIONS].shown} is said of tables")
 
         def text(conditions: Sequence[exp.Expr]) -> str:
-            return as_relation(self._inside(select, name, {}, {}, conditions, columns), alias, columns)
+            return as_relation(self._inside(select, name, table, {}, {}, conditions, columns), alias, columns)
 
         return Relation(alias, columns, table, facts, aliased, pending=text)
 
@@ -209,7 +212,7 @@ class References:
         )
 
         def text(conditions: Sequence[exp.Expr]) -> str:
-            query = self._inside(select, view.name, self.views, earlier, conditions, columns or ())
+            query = self._inside(select, view.name, table, self.views, earlier, conditions, columns or ())
             return as_relation(query, view.name, view.columns)
 
         return Relation(alias, columns or None, table, None, aliased, pending=text)
@@ -218,6 +221,7 @@ class References:
         self,
         select: Select,
         name: str,
+        place: exp.Table,
         views: Mapping[str, Source],
         queries: Mapping[str, CreateTemporaryQuery],
         conditions: Sequence[exp.Expr],
@@ -225,12 +229,13 @@ class References:
     ) -> str:
         """The text of a view as part of this query.
 
-        :param conditions: those around it on its columns.
+        :param place: where it is read; ``conditions`` those around it on its columns.
         """
+        common = self.common and self.common.of_view(place)
         inner = References(
             select, self.table_of, views, self.reads, self.sources, queries, (*self.path, name), self.views_read,
             [*self.scripts, self.statement.script], parse=self.parse, outside=conditions,
-            outside_names=columns,
+            outside_names=columns, common=common,
         )  # fmt: skip
         try:
             return inner.rewrite(select.query)

@@ -206,6 +206,28 @@ def test_is_distinct_from_may_stand_in_set(engine: Engine) -> None:
     assert _rows(engine, "SELECT a, b, changed FROM w.f ORDER BY a") == [[1, 7, False], [2, 7, True], [11, 7, True]]
 
 
+def test_one_statement_has_one_time_whatever_its_clauses_are(engine: Engine) -> None:
+    """Of a MERGE the rows that match are written first, then the new ones; each branch of an INSERT is a query."""
+    engine.run(
+        "CREATE TABLE w.h (a INT, ts TIMESTAMP, day DATE, unix BIGINT) STORED AS ORC;"
+        "INSERT INTO w.h SELECT a, NULL, NULL, 0 FROM w.t;"
+        "MERGE INTO w.h t USING w.s s ON t.a = s.a "
+        "WHEN MATCHED THEN UPDATE SET ts = current_timestamp, day = current_date(), unix = unix_timestamp() "
+        "WHEN NOT MATCHED THEN INSERT VALUES (s.a, now(), curdate(), unix_timestamp())"
+    )
+    merged = _rows(engine, "SELECT count(*), count(DISTINCT ts, day, unix), min(unix_timestamp(ts) - unix) FROM w.h "
+                           "WHERE ts IS NOT NULL")  # fmt: skip
+    assert merged == [[4, 1, 0]]
+    engine.run(
+        "CREATE VIEW w.clock AS SELECT a, current_timestamp AS ts FROM w.t;"
+        "FROM w.clock INSERT OVERWRITE TABLE w.h SELECT a, ts, to_date(ts), 0 "
+        "INSERT OVERWRITE TABLE w.p PARTITION (k = 1) SELECT unix_timestamp(ts)"
+    )
+    same = "SELECT count(DISTINCT ts), count(DISTINCT p.a) FROM w.h JOIN w.p p ON p.a = unix_timestamp(ts)"
+    assert _rows(engine, same) == [[1, 1]]
+    assert _rows(engine, "SELECT abs(unix_timestamp() - max(unix_timestamp(ts))) < 600 FROM w.h") == [[True]]
+
+
 def test_names_of_columns_may_hold_braces(engine: Engine) -> None:
     """Messages name them: as a format, ``{}`` had no value."""
     engine.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,25 @@ def test_a_multi_insert_is_one_statement_and_one_transaction(engine, client, fak
     assert [
         s.state.value for s in client.show_transactions() if s.txn_id == result.txn_id and s.state.value == "o"
     ] == []
+
+
+def test_the_branches_of_one_insert_have_one_time(engine, fake):
+    """A Hive has one for a query; each branch is a Spark job here, and these begin one after the other."""
+    engine.run("CREATE TABLE w.u (t TIMESTAMP) STORED AS ORC")
+    engine.run("FROM w.t INSERT INTO w.u SELECT current_timestamp INSERT INTO w.u SELECT now()")
+    first, second = (spec.step.query for spec in fake.specs)
+    assert re.fullmatch(r"SELECT TIMESTAMP '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z' FROM ha1_t AS `t`", first)
+    assert first == second
+
+
+def test_a_temporary_view_of_chance_is_no_source_of_several_branches(engine, fake):
+    engine.run("CREATE TABLE w.u (a INT, b STRING) STORED AS ORC")
+    script = "CREATE TEMPORARY VIEW q AS SELECT a, uuid() AS key FROM w.t; FROM q INSERT INTO w.u SELECT a, key"
+    with pytest.raises(UnsupportedStatementError, match=r"each branch .* may get other rows, by uuid\(\)"):
+        engine.run(f"{script} INSERT INTO w.u SELECT a, key")
+    assert fake.specs == []
+    engine.run(script)
+    assert len(fake.specs) == 1
 
 
 def test_branches_into_one_table_get_statement_ids_of_their_own(engine, client):
