@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.base import QuestionTrigger
     from airflow_hive_acid.triggers.questions import Looked, Question
 
+IN_VAIN_KEY = "hive_acid_looks_in_vain"
 _SECONDS_IN_TRIGGERER = 5.0
 _SECONDS_IN_WORKER = 60.0
 
@@ -74,6 +75,10 @@ class MetastoreSensor(BaseSensorOperator):
         """
         raise NotImplementedError
 
+    def gone_on_with(self, question: Question, context: Context) -> Question:
+        """The question as an earlier try has left it; the same for what needs no memory."""
+        return question
+
     def page(self) -> dict[str, Any]:
         """View and filters of the page that shows what is waited for."""
         raise NotImplementedError
@@ -94,17 +99,27 @@ class MetastoreSensor(BaseSensorOperator):
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 if self._asked is None:
-                    self._asked = self.question(client)
+                    self._asked = self.gone_on_with(self.question(client), context)
                 looked = self._asked.ask(client)
         except HiveAcidError as error:
-            # As in the triggerer: who waits already gets over an outage.
-            if self._last and error.retryable and self._failures < MetastoreWaitTrigger.tolerated_failures:
-                self._failures += 1
-                self.log.warning("Looked %d times in vain: %s", self._failures, error)
+            if self._gets_over(error, context):
                 return False
             fail_task(error)
         self._failures = 0
         return self._judge(looked)
+
+    def _gets_over(self, error: HiveAcidError, context: Context) -> bool:
+        """Whether to go on waiting after a look in vain, as in the triggerer: who waits already gets over an outage."""
+        alone = self.reschedule and not self.deferrable
+        before = int(context.get("task_reschedule_count") or 0) if alone else 0
+        if not error.retryable or not (self._last or before):
+            return False
+        self._failures = _in_a_row(context, before) if before else self._failures + 1
+        if self._failures > MetastoreWaitTrigger.tolerated_failures:
+            return False
+        self.log.warning("Looked %d times in vain: %s", self._failures, error)
+        self._last = self._last or f"without an answer of the metastore: {error}"
+        return True
 
     def _judge(self, looked: Looked) -> bool:
         if looked.failed:
@@ -165,6 +180,24 @@ class MetastoreSensor(BaseSensorOperator):
         if event["status"] != "success":
             fail_task(error_of_event(event))
         return event.get("answer") or None
+
+
+def _in_a_row(context: Context, before: int) -> int:
+    """How many looks of a sensor that is rescheduled were in vain, one after the other, this one included.
+
+    Each look is a process of its own, and Airflow removes XComs before the next one; what it keeps in the task state
+    store stays. Where an Airflow has no such store each is the first one, and the sensor's ``timeout`` ends the wait.
+
+    :param before: how many looks there were in this try.
+    """
+    store: Any = context.get("task_state_store")
+    if store is None:
+        return 1
+    kept, tried, count = store.get(IN_VAIN_KEY), context["ti"].try_number, 1
+    if isinstance(kept, dict) and (kept.get("try"), kept.get("look")) == (tried, before - 1):
+        count = int(kept.get("count", 0)) + 1
+    store.set(IN_VAIN_KEY, {"try": tried, "look": before, "count": count})
+    return count
 
 
 def listed(value: Any) -> list[Any]:

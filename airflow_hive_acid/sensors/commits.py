@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.faces import renamed
@@ -12,9 +13,13 @@ from airflow_hive_acid.triggers.table_commits import CommitsQuestion, TableCommi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from airflow.sdk import Context
+
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.triggers.base import QuestionTrigger
     from airflow_hive_acid.triggers.questions import Question
+
+MARK_KEY = "hive_acid_commits_since"
 
 
 class HiveAcidTableCommitSensor(MetastoreSensor):
@@ -28,7 +33,8 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
     :param table: ``db.table``. (templated)
     :param partition: partition name ``k1=v1/k2=v2``; without it every commit to the table counts. (templated)
     :param after_write_id: commits with a larger write id count, also those from before the sensor began; without it,
-        those count that are committed after the sensor's first look. (templated)
+        those count that are committed after the sensor's first look. A retry counts from there, too, where Airflow
+        keeps the state of tasks (3.3). (templated)
     :param commits: how many to wait for. (templated)
     :param deferrable: wait in the triggerer instead of in a worker slot.
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
@@ -61,6 +67,24 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
         """Were there so many commits?"""
         after, commits = number("after_write_id", self.after_write_id), number("commits", self.commits)
         return commits_question(client, self.table, self.partition, after, 1 if commits is None else commits)
+
+    def gone_on_with(self, question: Question, context: Context) -> Question:
+        """From where the first try began, in an Airflow that keeps that: what came before a retry counts, too."""
+        from airflow_hive_acid.hooks.lives import task_life  # not needed to parse a DAG file
+
+        if not isinstance(question, CommitsQuestion):
+            raise AssertionError("another sensor's question")
+        store: Any = context.get("task_state_store")
+        if store is None or number("after_write_id", self.after_write_id) is not None:
+            return question
+        of: dict[str, Any] = {"life": task_life(context), "table": question.table, "partition": question.partition}
+        kept = store.get(MARK_KEY)
+        if isinstance(kept, dict) and {name: kept.get(name) for name in of} == of:
+            pending = tuple(kept["pending"])
+            return dataclasses.replace(question, after=kept["after"], pending=pending, table_id=kept["table_id"])
+        mark = {"after": question.after, "pending": list(question.pending), "table_id": question.table_id}
+        store.set(MARK_KEY, {**of, **mark})
+        return question
 
     def page(self) -> dict[str, Any]:
         """The table."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
@@ -263,6 +264,29 @@ def test_commits_that_cannot_be_meant_fail_for_good(tables, conn_id, arguments, 
         commits(conn_id, **arguments).execute({})
 
 
+def test_a_retry_counts_from_where_the_first_try_began(tables, conn_id):
+    """
+    t1  the first try looks; write id 1 is before it
+    t2  write id 2; the try fails
+    t3  the retry finds it, a sensor of another table and one that was cleared begin anew
+    """
+    store, dag_run = Store(), SimpleNamespace(clear_number=0)
+
+    def context(tries=1):
+        task = SimpleNamespace(retries=1)
+        return {"ti": SimpleNamespace(max_tries=tries), "task": task, "dag_run": dag_run, "task_state_store": store}
+
+    commit(tables, table="db.u")
+    assert commits(conn_id, table="db.u").poke(context()) is False
+    commit(tables, table="db.u")
+    retry = commits(conn_id, table="db.u")
+    assert retry.execute(context()) == {"write_ids": [2], "txn_ids": retry._answer["txn_ids"], "partitions": []}
+    assert commits(conn_id, table="db.u", after_write_id=2).poke(context()) is False
+    assert commits(conn_id, table="db.u").poke(context(tries=3)) is False
+    commit(tables, "k=a")
+    assert commits(conn_id).poke(context(tries=3)) is False
+
+
 def test_sensor_that_would_forget_where_it_began_is_refused():
     with pytest.raises(ValueError, match="give after_write_id, or deferrable=True"):
         HiveAcidTableCommitSensor(task_id="s", table="db.t", mode="reschedule", deferrable=False)
@@ -374,6 +398,75 @@ def test_a_metastore_that_stays_away_ends_a_wait_in_a_worker(client, conn_id, mo
     with pytest.raises(AirflowException, match="gone"):
         sensor.poke({})
     assert len(looks) == 11
+
+
+class Store(dict):
+    """What Airflow keeps for a task instance between its looks."""
+
+    def set(self, key, value, **_):
+        self[key] = json.loads(json.dumps(value))
+
+
+def look(conn_id, txn_id, number, try_number=1, **context):
+    """A look of a sensor that is rescheduled: each is another process."""
+    sensor = HiveAcidTransactionSensor(
+        task_id="s", txn_id=txn_id, hive_acid_conn_id=conn_id, deferrable=False, mode="reschedule"
+    )
+    return sensor.poke({"ti": SimpleNamespace(try_number=try_number), "task_reschedule_count": number, **context})
+
+
+@pytest.fixture
+def away(monkeypatch):
+    """Whether the metastore is away."""
+    asked, state = TxnsQuestion.ask, SimpleNamespace(away=True)
+
+    def ask(question, now):
+        if state.away:
+            raise MetastoreUnavailableError("gone")
+        return asked(question, now)
+
+    monkeypatch.setattr(TxnsQuestion, "ask", ask)
+    return state
+
+
+def test_a_sensor_that_is_rescheduled_gets_over_an_outage_of_the_metastore(client, conn_id, away):
+    """
+    t1  the first look is in vain: Airflow tries again
+    t2  a look, then ten in vain, one, then ten again: the wait goes on
+    t3  the eleventh in a row: the try fails
+    t4  of the next try the first ones count anew
+    """
+    txn_id, store = client.open_txn(), Store(other=1)
+    with pytest.raises(AirflowException, match="gone"):
+        look(conn_id, txn_id, 0, task_state_store=store)
+    for first in (1, 12):
+        away.away = False
+        assert look(conn_id, txn_id, first - 1, task_state_store=store) is False
+        away.away = True
+        looks = [look(conn_id, txn_id, number, task_state_store=store) for number in range(first, first + 10)]
+        assert looks == [False] * 10
+    with pytest.raises(AirflowException, match="gone"):
+        look(conn_id, txn_id, 22, task_state_store=store)
+    with pytest.raises(AirflowException, match="gone"):
+        look(conn_id, txn_id, 0, try_number=2, task_state_store=store)
+    assert look(conn_id, txn_id, 23, try_number=2, task_state_store=store) is False
+    assert store["other"] == 1
+
+
+def test_without_a_state_store_an_outage_ends_with_the_timeout_of_a_sensor_that_is_rescheduled(client, conn_id, away):
+    txn_id, now = client.open_txn(), datetime.now(timezone.utc)
+    assert [look(conn_id, txn_id, number) for number in range(1, 30)] == [False] * 29
+    sensor = HiveAcidTransactionSensor(
+        task_id="s", txn_id=txn_id, hive_acid_conn_id=conn_id, deferrable=False, mode="reschedule", timeout=60
+    )
+    instance = SimpleNamespace(try_number=1, get_first_reschedule_date=lambda _: now - timedelta(seconds=61))
+    with pytest.raises(AirflowSensorTimeout, match=r"after 60 s, still without an answer of the metastore: gone"):
+        sensor.execute({"ti": instance, "task_reschedule_count": 30})
+
+
+def test_an_error_that_stays_ends_a_sensor_that_is_rescheduled_at_once(client, conn_id):
+    with pytest.raises(AirflowFailException, match="txn_id must be a number"):
+        look(conn_id, "x", 5, task_state_store=Store())
 
 
 def test_several_txns_may_come_as_the_text_of_a_template(client, conn_id):
