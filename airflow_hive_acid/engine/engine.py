@@ -34,6 +34,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatement
 from airflow_hive_acid.metastore.protocol import withdraw
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.statements import Select
+from airflow_hive_acid.sql.planning.named_tables import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -145,7 +146,7 @@ class Engine:
             self.warm_up()
         with session.entered():
             if member is not None:
-                texts = [s.text for s in statements]
+                texts = [identity(statement) for statement in statements]
                 return member.apply(texts, lambda: self._inside(member.transaction, statements, session))
             script = Script(self._context, len(statements), snapshot, once, patience, session)
             with self._context.client.leases.under(lease), self._taking_up(patience), script.temporary.entered():

@@ -24,6 +24,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.plans import ExportTemplate, SelectTemplate
 from airflow_hive_acid.sql.model.statements import Select
+from airflow_hive_acid.sql.planning.named_tables import identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +109,7 @@ def run_export(
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise InvalidArgumentsError(f"an export takes one SELECT, not {sql.strip()[:80]!r}")
     plan = plan_of(context, statements[0])
-    place = _Place(context, destination, _digests(once, sql, destination))
+    place = _Place(context, destination, _digests(once, identity(statements[0]), destination))
     return _exported(context, plan, place, destination, once, started, patience)
 
 
@@ -126,9 +127,10 @@ def insert_directory(
     :raises AlreadyExistsError: when something lies there that no export has left; nothing was written.
     """
     started = time.monotonic()
-    plan = plan_of(context, Select(statement.query, **statement.origin))
+    select = Select(statement.query, **statement.origin)
+    plan = plan_of(context, select)
     destination = Destination(statement.uri, statement.format, statement.options, overwrite=True)
-    digests = _digests(once, f"{number} {statement.text}", destination)
+    digests = _digests(once, f"{number} {identity(select)}", destination)
     place = _Place(context, destination, digests)
     catalog = context.client.catalog
     owner = catalog.owner_of_location(statement.uri)
@@ -290,9 +292,9 @@ def _is_data(relative: str, is_directory: bool) -> bool:
     return not is_directory and not relative.rsplit("/", 1)[-1].startswith(("_", "."))
 
 
-def _digests(once: Once | None, sql: str, destination: Destination) -> tuple[str, str]:
+def _digests(once: Once | None, query: str, destination: Destination) -> tuple[str, str]:
     """Different for every run, query and destination; what the options say may be secret, and does not go in."""
     scope = [str(uuid.uuid4())] if once is None else list(once.scope)
-    what = json.dumps([scope, sql, destination.uri, destination.format, sorted(destination.options)])
+    what = json.dumps([scope, query, destination.uri, destination.format, sorted(destination.options)])
     life = "" if once is None else once.life
     return hashlib.sha256(what.encode()).hexdigest(), life

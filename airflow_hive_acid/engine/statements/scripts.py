@@ -66,6 +66,7 @@ from airflow_hive_acid.sql.model.statements import (
 )
 from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
+from airflow_hive_acid.sql.planning.named_tables import identity
 from airflow_hive_acid.sql.text.masking import hide_secrets
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Script:
         """
         if self._once is None:
             return UNCLAIMED
-        return take(self._context, self._once, unit, [statement.text for statement in statements], self._patience)
+        return take(self._context, self._once, unit, [identity(statement) for statement in statements], self._patience)
 
     def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
         """Give the results of an earlier try; only views have to be made again, because the session is new."""

@@ -188,7 +188,7 @@ def take(
     """Claim a unit; whoever held it is fenced.
 
     :param unit: number of its first statement.
-    :param texts: its statements, rendered.
+    :param texts: its statements, rendered, with the tables that are named in them.
     :param patience: under which it has waited in another process, perhaps: its claim is gone on with then.
     :raises InvalidArgumentsError: when an earlier try has applied something else in its place.
     """

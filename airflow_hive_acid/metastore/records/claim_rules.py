@@ -44,7 +44,7 @@ class Wish:
     :param scope: what identifies the run it belongs to: DAG, run, task and map index, and what tells that run from
         others of the same name; or a key of one's own.
     :param unit: number of its first statement in the script.
-    :param digest: digest of its rendered text.
+    :param digest: digest of its rendered text and the tables that are named in it.
     :param life: the same for all tries between two deliberate re-runs.
     """
 
@@ -118,10 +118,10 @@ def decide(record: ClaimRecord | None, wish: Wish) -> TakeOver | Recorded:
         return _recorded(record, skipped=True)
     if record.digest != wish.digest:
         raise InvalidArgumentsError(
-            f"{wish} has another text than the one that an earlier try has committed{_as_txn(record)}; applying both "
-            "could apply something twice. Templates must give the same text in every try (use ts or ds, not the "
-            "time of day). If the statement was changed on purpose, clear the task once it has succeeded, or give it "
-            "another task_id"
+            f"{wish} has another text, or is about other tables, than the one that an earlier try has committed"
+            f"{_as_txn(record)}; applying both could apply something twice. Templates must give the same text and "
+            "database in every try (use ts or ds, not the time of day). If the statement was changed on purpose, clear "
+            "the task once it has succeeded, or give it another task_id"
         )
     return _recorded(record)
 

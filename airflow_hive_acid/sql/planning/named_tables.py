@@ -70,6 +70,12 @@ def touched(statements: Iterable[Statement], views: Mapping[str, Source] | None 
     return found
 
 
+def identity(statement: Statement) -> str:
+    """What tells a statement from others: its text, and which tables the names in it are, in whatever database."""
+    found, own = touched([statement]), getattr(statement, "table", None)
+    return "\0".join([statement.text, *found.reads, *found.writes, *([] if own is None else [str(own)])])
+
+
 def _add(found: Touched, statement: Statement) -> None:
     if isinstance(statement, MultiInsert):
         for insert in statement.inserts:

@@ -294,9 +294,24 @@ def test_deliberate_rerun_may_skip(engine, client, fake):
 
 def test_other_text_under_the_key_of_a_committed_statement_is_refused(engine, fake):
     engine.run(INSERT, once=ONCE)
-    with pytest.raises(InvalidArgumentsError, match="another text than the one"):
+    with pytest.raises(InvalidArgumentsError, match="another text, or is about other tables, than the one"):
         engine.run("INSERT INTO w.t VALUES (2, 'x')", once=ONCE)
     assert len(fake.specs) == 1
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t VALUES (1, 'x')", "ALTER TABLE t SET TBLPROPERTIES ('a'='b')"])
+def test_a_statement_that_means_another_database_in_a_later_try_is_another_one(engine, client, fake, text):
+    """The operator's database was wrong, and the task failed behind this statement: it is not applied there yet."""
+    acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    engine.run(f"CREATE DATABASE v; CREATE TABLE v.t (a INT, b STRING) {acid}")
+    engine.run(text, database="w", once=ONCE)
+    with pytest.raises(InvalidArgumentsError, match="is about other tables, than the one"):
+        engine.run(text, database="v", once=ONCE)
+    qualified, another = text.replace(" t ", " w.t "), dataclasses.replace(ONCE, scope=("dag", "run", "other", "-1"))
+    engine.run(qualified, database="w", once=another)
+    engine.run(qualified, database="v", once=another)
+    assert len(fake.specs) == 2 * text.startswith("INSERT")
+    assert "a" not in client.catalog.get_table("v.t").properties
 
 
 def test_other_runs_are_not_concerned(engine, fake):

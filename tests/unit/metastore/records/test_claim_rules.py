@@ -84,10 +84,10 @@ def test_what_was_committed_in_this_life_is_never_applied_again(state, life, dig
 
 def test_the_refusal_of_another_text_says_why_and_both_ways_out():
     told = (
-        "statement 1 of dag / run / task / -1 has another text than the one that an earlier try has committed%s; "
-        "applying both could apply something twice. Templates must give the same text in every try (use ts or ds, not "
-        "the time of day). If the statement was changed on purpose, clear the task once it has succeeded, or give it "
-        "another task_id"
+        "statement 1 of dag / run / task / -1 has another text, or is about other tables, than the one that an earlier "
+        "try has committed%s; applying both could apply something twice. Templates must give the same text and "
+        "database in every try (use ts or ds, not the time of day). If the statement was changed on purpose, clear the "
+        "task once it has succeeded, or give it another task_id"
     )
     for txn_id, where in ((7, " as txn 7"), (None, "")):
         with pytest.raises(InvalidArgumentsError) as caught:
