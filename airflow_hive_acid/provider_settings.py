@@ -57,7 +57,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.txn.ext.locking.enabled", "boolean", "External tables are locked too; writing one could not be undone without.", "true"),
     ("hive.txn.read.locks", "boolean", "Reads of transactional tables take shared locks.", "true"),
     ("hive.acid.lockless.reads.enabled", "boolean", "Reads of transactional tables take no locks at all.", "false"),
-    ("hive.txn.xlock.write", "boolean", "UPDATE and DELETE take exclusive write locks (Hive 4.0 does, 4.1 does not).", "false"),
+    ("hive.txn.xlock.write", "boolean", "UPDATE and DELETE take exclusive write locks, and INSERT one that waits for no lease (Hive 4.0 does, 4.1 does not).", "false"),
     ("hive.txn.xlock.iow", "boolean", "INSERT OVERWRITE locks exclusively when hive.txn.xlock.write is on too.", "true"),
     ("hive.txn.xlock.mergeinsert", "boolean", "The insert branch of MERGE takes part in conflict detection.", "true"),
     ("hive.txn.xlock.ctas", "boolean", "Two CREATE TABLE AS SELECT of one name fail fast.", "true"),

@@ -187,7 +187,9 @@ _ROWS = (
           "External tables are locked too; writing one could not be undone without.", hive=False),
     _flag("hive.txn.read.locks", True, "Reads of transactional tables take shared locks."),
     _flag("hive.acid.lockless.reads.enabled", False, "Reads of transactional tables take no locks at all."),
-    _flag("hive.txn.xlock.write", False, "UPDATE and DELETE take exclusive write locks (Hive 4.0 does, 4.1 does not)."),
+    _flag("hive.txn.xlock.write", False,
+          "UPDATE and DELETE take exclusive write locks, and INSERT one that waits for no lease (Hive 4.0 does, 4.1 "
+          "does not)."),
     _flag("hive.txn.xlock.iow", True, "INSERT OVERWRITE locks exclusively when hive.txn.xlock.write is on too."),
     _flag("hive.txn.xlock.mergeinsert", True, "The insert branch of MERGE takes part in conflict detection.",
           hive=False),

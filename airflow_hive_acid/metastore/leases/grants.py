@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.database.backend import Result
     from airflow_hive_acid.metastore.leases.model import HiveLease, Place
+    from airflow_hive_acid.settings import Settings
 
 ALIVE_MS = 30_000
 """So long a place in the queue is kept for somebody who does not come back to it."""
@@ -96,6 +97,16 @@ class Blocked:
             f"no lease on {places}{after}: {self.text}. Nothing is held; try again, or wait longer "
             "(lease_wait_duration_sec); 'hive-acid lease list' shows all leases"
         )
+
+
+def what_passes(settings: Settings) -> str:
+    """What does not wait for a mirrored lease by these settings, and the remedy; empty where all writers wait (R7)."""
+    if not settings.flag("hive.txn.xlock.write") or settings.flag("hive.acid.lockless.reads.enabled"):
+        return ""
+    return (
+        "INSERT does not wait for leases: with hive.txn.xlock.write=true it takes SHARED_READ, which the lock of a "
+        "lease lets pass. Set that to false for all who write these tables if leases are to keep INSERTs away"
+    )
 
 
 class GuardMissingError(HiveAcidError):

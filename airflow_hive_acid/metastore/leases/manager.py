@@ -8,6 +8,7 @@ the metastore holds only a hash, and an id alone opens nothing. Keeps R3, R6, R7
 from __future__ import annotations
 
 import contextlib
+import logging
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from airflow_hive_acid.metastore.leases.grants import (
     look_steps,
     utc,
     wake_next,
+    what_passes,
     with_hive_id,
 )
 from airflow_hive_acid.metastore.leases.holders import held_step, lock_and_look, look
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.database.database import Database
     from airflow_hive_acid.settings import Settings
 
+log = logging.getLogger(__name__)
+
 
 class Leases:
     """Grab, confirm, extend, list and drop leases.
@@ -74,6 +78,7 @@ class Leases:
         self._user, self._host = user, host
         self._longest_ms = settings.milliseconds("hive.acid.lease.max.time")
         self._mirror = settings.string("hive.acid.lease.mirror")
+        self._passes = what_passes(settings)
         self._current: ContextVar[Lease | None] = ContextVar("lease", default=None)
 
     # --- the document's verbs -------------------------------------------------------------------------------------
@@ -454,6 +459,8 @@ class Leases:
                 "a lease for which Hive's writers wait",
                 "with mirror=False, or hive.acid.lease.mirror=false, it holds among the users of this package",
             )
+            if self._passes:
+                log.warning("%s", self._passes)
         return Request(wanted, lasts, info(user or self._user), self._host, hash_of(secret), mirrored, partial=partial)
 
     def objects(

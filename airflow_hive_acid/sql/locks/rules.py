@@ -200,8 +200,11 @@ def _acid_insert(settings: LockSettings, merge: bool) -> Answer:
         return LockType.SHARED_WRITE, operation, rule
     if guarded:
         return LockType.EXCL_WRITE, operation, rule
-    type = LockType.SHARED_WRITE if settings.lockless else LockType.SHARED_READ
-    return type, operation, f"{rule}, hive.acid.lockless.reads.enabled={_on(settings.lockless)}"
+    rule = f"{rule}, hive.acid.lockless.reads.enabled={_on(settings.lockless)}"
+    if settings.lockless:
+        return LockType.SHARED_WRITE, operation, rule
+    # A MERGE may have another clause, with a lock that does.
+    return LockType.SHARED_READ, operation, rule if merge else f"{rule}, so it waits for no lease"
 
 
 def _plain_write(write: WriteType, settings: LockSettings) -> Answer | None:

@@ -51,6 +51,26 @@ def somebody(url: str, user: str, mirrored: str = "auto", **settings: str) -> Me
     return MetastoreClient(url, Settings({Source.REQUEST: given}), user=user)
 
 
+@pytest.mark.rule("R7")
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, 0),
+        ({"hive_txn_xlock_write": "true"}, 2),
+        ({"hive_txn_xlock_write": "true", "hive_acid_lockless_reads_enabled": "true"}, 0),
+    ],
+)
+def test_a_grab_says_that_inserts_pass_where_their_lock_is_shared(
+    metastore_url: str, caplog: pytest.LogCaptureFixture, settings: dict[str, str], told: int
+) -> None:
+    with somebody(metastore_url, "ann", "on", **settings) as client:
+        client.leases.drop_lease(client.leases.grab_lease("db.t", 60))
+        assert client.leases.waiting_grab("db.t", 60).look() is not None
+        client.leases.grab_lease("db.u", 60, mirror=False)
+    said = [r.getMessage() for r in caplog.records if "INSERT does not wait for leases: with" in r.getMessage()]
+    assert len(said) == told
+
+
 def end(rows: Any, lease: Lease, by_ms: int = 10) -> None:
     """Let a lease have ended, without waiting for it."""
     with rows._client.database.transaction() as connection:

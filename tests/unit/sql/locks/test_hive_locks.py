@@ -242,6 +242,16 @@ def test_rules_of_a_merge_are_all_named(plan_of: PlanOf) -> None:
     ]
 
 
+def test_an_insert_that_leases_do_not_stop_says_so(plan_of: PlanOf) -> None:
+    """R7: the lock of a lease is EXCL_WRITE."""
+    (shared,) = data_locks([plan_of("INSERT INTO t VALUES (1, 'a', 2)")], X)
+    assert shared.rule == (
+        "INSERT: hive.txn.xlock.write=true, hive.acid.lockless.reads.enabled=false, so it waits for no lease"
+    )
+    (alone,) = data_locks([plan_of("INSERT INTO t VALUES (1, 'a', 2)")])
+    assert alone.rule == "INSERT: hive.txn.xlock.write=false"
+
+
 @pytest.mark.conformance("L32")
 def test_l32_drop_and_alter(table_of: TableOf) -> None:
     assert ddl(table_of, "DROP TABLE t") == ["default -> SHARED_READ no_txn", "default.t -> EXCLUSIVE no_txn"]
