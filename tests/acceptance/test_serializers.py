@@ -18,8 +18,17 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize("accelerator", ["auto", "off"])
 def test_rows_are_changed_and_compacted_where_spark_serialises_with_kryo(tmp_path: Path, accelerator: str) -> None:
-    conf = {"spark.serializer": "org.apache.spark.serializer.KryoSerializer", "spark.hive.acid.range.bytes": "20k"}
-    launcher = SparkSubmitLauncher("local[2]", conf, log_directory=tmp_path / "logs", accelerator=accelerator)
+    """And that demand that classes are registered, as those do who write applications of their own."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.serializer org.apache.spark.serializer.KryoSerializer\nspark.kryo.registrationRequired true\n"
+    )
+    launcher = SparkSubmitLauncher(
+        "local[2]",
+        {"spark.hive.acid.range.bytes": "20k"},
+        log_directory=tmp_path / "logs",
+        accelerator=accelerator,
+        environment={"SPARK_CONF_DIR": str(tmp_path)},
+    )
     with MetastoreClient(f"sqlite:///{tmp_path / 'metastore.db'}") as client:
         client.create_schema()
         engine = Engine(client, launcher, f"file:{tmp_path}/w")

@@ -38,6 +38,9 @@ ALWAYS = {
     # R5: a driver that the cluster manager starts a second time would write a second time.
     "spark.yarn.maxAppAttempts": "1",
     "spark.log.level": "WARN",
+    # A site that serialises with Kryo may demand that each class is registered, to find those that it forgot; what
+    # the jar sends goes through Java, and nobody can register it before the jar is loaded.
+    "spark.kryo.registrationRequired": "false",
     **GENERATED_CLASSES,
 }
 #: The newest Spark that a jar is made for, and its Scala.

@@ -31,6 +31,7 @@ def test_cluster_gets_only_what_correctness_asks_for_and_what_is_good_on_any_mac
         "spark.yarn.maxAppAttempts": "1",
         "spark.sql.codegen.cache.maxEntries": "500",
         "spark.log.level": "WARN",
+        "spark.kryo.registrationRequired": "false",
     }
 
 
