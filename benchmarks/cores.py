@@ -110,6 +110,7 @@ def statements(table: BenchTable) -> dict[str, Any]:
         kind: Compact(table.snapshot(txn=TXN), kind, TXN)  # type: ignore[arg-type]
         for kind in ("major", "minor", "rebalance")
     }
+    found["ordered rebalance"] = Compact(table.snapshot(txn=TXN), "rebalance", TXN, order_by="name")
     for percent, every in ((1, 100), (20, 5)):
         where = f"pmod(t.id, {every}) = 1"
         found[f"update {percent} %"] = Update(snapshot, "t", CHANGED, where, own, 0, 1)

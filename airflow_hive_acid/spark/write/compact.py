@@ -36,8 +36,8 @@ from airflow_hive_acid.spark.read.scan import bucket_number, read_files_whole, u
 from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.change import bucket_index
 from airflow_hive_acid.spark.write.output import Destination, merged, start_directory, write_events
-from airflow_hive_acid.spark.write.ranges import ranges
-from airflow_hive_acid.spark.write.rebalance import rebalanced
+from airflow_hive_acid.spark.write.ranges import ranges, shares
+from airflow_hive_acid.spark.write.rebalance import check_buckets, rebalanced
 from airflow_hive_acid.spark.write.sink import sink_for
 
 if TYPE_CHECKING:
@@ -139,10 +139,15 @@ class _Compaction:
         written: list[WrittenDirectory] = []
         if parts:
             buckets = self._step.buckets or len(files.buckets())
+            check_buckets(buckets)
+            size = sum(f.size for f in files.inserts) + sum(f.size for f in files.originals)
+            # Only the jar makes one file of those that several tasks wrote.
+            tasks = 1 if self._sink is None else shares(self._spark, size, buckets)
             events = union([p.select(*_EVENT) for p in parts])
-            placed = rebalanced(events, buckets, self._step.order_by)
+            placed = rebalanced(events, buckets, self._step.order_by, tasks)
+            several = placed.tasks if len(placed.tasks) > len(placed.rows) else ()
             try:
-                written = self._save(placed.events, name, "rows")
+                written = self._save(placed.events, name, "rows", several=several)
             finally:
                 if placed.kept is not None:
                     placed.kept.unpersist()
@@ -249,12 +254,17 @@ class _Compaction:
         exchanged = repartition_by_id(events, len(buckets), F.expr(index))
         return exchanged.sortWithinPartitions(*schema.IDENTITY, F.desc(schema.CURRENT_WRITE_ID))
 
-    def _save(self, events: DataFrame, name: str, label: str, *, deletes: bool = False) -> list[WrittenDirectory]:
-        """Write events, of which each task has those of a bucket in their order."""
+    def _save(
+        self, events: DataFrame, name: str, label: str, *, deletes: bool = False, several: Sequence[int] = ()
+    ) -> list[WrittenDirectory]:
+        """Write events, of which each task has those of a bucket in their order.
+
+        :param several: rows of each task where some of them have a bucket together, for the jar.
+        """
         destination = self._destination(name)
         if self._sink is not None:
             columns = [] if deletes else [c.name for c in self._table.columns]
-            return self._sink.write_events(self._staging, events, columns, destination, label)
+            return self._sink.write_events(self._staging, events, columns, destination, label, several)
         return write_events(self._staging, events, (), lambda _: destination, self._step.target.properties, label)
 
     def _destination(self, name: str) -> Destination:

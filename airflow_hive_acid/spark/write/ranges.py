@@ -24,6 +24,8 @@ MOST_RANGES = 1000
 """Of one bucket: each is a file that another task has to open."""
 MOST_GROUPS = 64
 """So many buckets of partitions, counted together, may be shared by the tasks of a statement."""
+MOST_SHARES = 4096
+"""So many tasks write a rebalance: each is told by where its rows begin, in one expression."""
 CHANGES = 4
 """An UPDATE or DELETE shares a bucket from so many times the bytes on that a compaction does.
 
@@ -48,6 +50,23 @@ def ranges_of(sizes: Mapping[int, int], cores: int, least: int) -> dict[int, int
 def ranges(spark: SparkSession, sizes: Mapping[int, int]) -> dict[int, int]:
     """The same for what runs in this session."""
     return ranges_of(sizes, _cores(spark), range_bytes(spark))
+
+
+def shares_of(size: int, buckets: int, cores: int, least: int) -> int:
+    """How many tasks share each bucket of a rebalance, in which all buckets get as many rows.
+
+    :param size: bytes of the files whose rows are dealt out.
+    :param buckets: how many are made.
+    :param cores: how many tasks run at the same time.
+    :param least: bytes that a task has at least; 0: no bucket is shared.
+    """
+    tasks = ranges_of(dict.fromkeys(range(buckets), size // buckets), cores, least)[0]
+    return max(1, min(tasks, MOST_SHARES // buckets))
+
+
+def shares(spark: SparkSession, size: int, buckets: int) -> int:
+    """The same for what runs in this session."""
+    return shares_of(size, buckets, _cores(spark), range_bytes(spark))
 
 
 def ranges_of_groups(spark: SparkSession, files: SnapshotFiles, buckets: Sequence[int]) -> dict[int, int]:

@@ -3,11 +3,14 @@
 As Hive 4 numbers them: the rows in the order of their ids, or in the order that was asked for, get the numbers 0 to
 N - 1, which do not start again in each bucket; of n buckets each takes the next ceil(N / n) rows. Rows keep their write
 ids, except in an order that was asked for: then all have the highest of them, because a file must be sorted by id.
+Several tasks may share a bucket, each with the next rows of it; the optional jar makes one file of these (decision 70).
 The ids that a deleter has read are gone afterwards, so the Worker holds the table for itself (EXCL_WRITE) meanwhile.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark import StorageLevel
@@ -31,77 +34,128 @@ Identity: TypeAlias = tuple[int, int, int]
 """Write id, bucket value and row number."""
 _TASK = f"{schema.INTERNAL_PREFIX}task"
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
-_BUCKET = f"{schema.INTERNAL_PREFIX}bucket"
+_WRITER = f"{schema.INTERNAL_PREFIX}writer"
+_BLOCK = f"{schema.INTERNAL_PREFIX}block"
+_BLOCK_ROWS = 1 << 16
+"""Row numbers that are counted together: to find the row in which a share begins, only these are sorted."""
 
 
 class Rebalanced(NamedTuple):
-    """Live insert events with new ids, each in the task of its bucket and sorted.
+    """Live insert events with new ids, each in the task that writes it and sorted.
 
     :param rows: how many rows each bucket gets; those without any are left out.
+    :param tasks: how many rows each task has; some that follow each other may have a bucket together.
     :param kept: what is persisted, for the caller to release.
     """
 
     events: DataFrame
     rows: tuple[int, ...]
+    tasks: tuple[int, ...]
     kept: DataFrame | None = None
 
 
-def rebalanced(events: DataFrame, buckets: int, order_by: str | None) -> Rebalanced:
+def rebalanced(events: DataFrame, buckets: int, order_by: str | None, tasks: int = 1) -> Rebalanced:
     """Number the rows anew.
 
+    :param buckets: how many there will be, one that a directory can have (see ``check_buckets``).
     :param order_by: what follows ORDER BY, with or without these words: columns of the rows and their directions.
-    :raises InvalidArgumentsError: when it is anything else.
+    :param tasks: how many may share each bucket.
+    :raises InvalidArgumentsError: when the order is anything else.
     """
-    check_buckets(buckets)
     if order_by is None:
-        return _by_ids(events, buckets)
-    return _by_order(events, buckets, read_order(order_by, _columns(events)))
+        return _by_ids(events, buckets, tasks)
+    return _by_order(events, buckets, tasks, read_order(order_by, _columns(events)))
 
 
-def _by_ids(events: DataFrame, buckets: int) -> Rebalanced:
-    """Where the shares begin is found in the ids alone; then each row moves once, and its share's task numbers it."""
-    ids = events.select(*schema.IDENTITY)
-    groups = ids.groupBy(*schema.IDENTITY[:2]).count().orderBy(*schema.IDENTITY[:2]).collect()
-    total = sum(int(group["count"]) for group in groups)
-    rows = _shares(total, buckets)
-    if not rows:
-        return Rebalanced(events.select(*schema.HEADER, schema.ROW), rows)
-    share = _share(_begins(ids, [(int(g[0]), int(g[1]), int(g["count"])) for g in groups], rows))
-    shared = events.selectExpr(*schema.IDENTITY, schema.ROW, f"{share} as {_BUCKET}")
-    placed = repartition_by_id(shared, buckets, F.col(_BUCKET)).sortWithinPartitions(*schema.IDENTITY)
-    # The last projection before the write: it counts the rows of the task in their order.
-    number = f"cast({_BUCKET} as bigint) * {rows[0]}L + ({task_row_number()})"
-    return Rebalanced(placed.selectExpr(*_event(number)), rows)
+class Shares(NamedTuple):
+    """How rows are dealt out: a bucket takes the next ones, and so does each of its tasks; the last take what is left.
+
+    :param total: all rows.
+    :param bucket: how many of them a bucket takes.
+    :param task: how many of these a task takes.
+    """
+
+    total: int
+    bucket: int
+    task: int
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks a bucket has; the last bucket may have fewer."""
+        return -(-self.bucket // self.task)
+
+    def of_buckets(self) -> tuple[int, ...]:
+        """Rows of each bucket; with few rows the last buckets get none and are left out."""
+        return _dealt(self.total, self.bucket)
+
+    def of_tasks(self) -> tuple[int, ...]:
+        """Rows of each task."""
+        return tuple(rows for of_bucket in self.of_buckets() for rows in _dealt(of_bucket, self.task))
+
+    def first(self, writer: str) -> str:
+        """Spark SQL for the number of the first row of a task, from the number of that task."""
+        return f"({writer} div {self.tasks}) * {self.bucket}L + ({writer} % {self.tasks}) * {self.task}L"
+
+    def writer(self, number: str) -> str:
+        """Spark SQL for the number of the task that writes a row, from the number of that row."""
+        within = f"({number} % {self.bucket}L) div {self.task}L"
+        return f"cast(({number} div {self.bucket}L) * {self.tasks} + {within} as int)"
 
 
-def _shares(total: int, buckets: int) -> tuple[int, ...]:
-    """Of n buckets each takes the next ceil(N / n) rows, the last what is left, and those after it nothing."""
-    each = -(-total // buckets)
+def _shares(total: int, buckets: int, tasks: int) -> Shares:
+    """Of n buckets each takes ceil(N / n) rows, as in Hive, and of them each of its tasks an even part."""
+    bucket = -(-total // buckets)
+    return Shares(total, bucket, -(-bucket // tasks))
+
+
+def _dealt(total: int, each: int) -> tuple[int, ...]:
     return tuple(min(each, total - start) for start in range(0, total, each)) if total else ()
 
 
-def _begins(ids: DataFrame, groups: Sequence[tuple[int, int, int]], rows: Sequence[int]) -> list[Identity]:
+def _by_ids(events: DataFrame, buckets: int, tasks: int) -> Rebalanced:
+    """Where the shares begin is found in the ids alone; then each row moves once, and its share's task numbers it."""
+    write_id, bucket, number = schema.IDENTITY
+    ids = events.selectExpr(*schema.IDENTITY, f"{number} div {_BLOCK_ROWS}L as {_BLOCK}")
+    group = (write_id, bucket, _BLOCK)
+    counted = ids.groupBy(*group).count().orderBy(*group).collect()
+    groups = [(int(row[0]), int(row[1]), int(row[2]), int(row[3])) for row in counted]
+    shares = _shares(sum(count for *_, count in groups), buckets, tasks)
+    rows = shares.of_tasks()
+    if not rows:
+        return Rebalanced(events.select(*schema.HEADER, schema.ROW), (), ())
+    writer = _share(_begins(ids, groups, rows))
+    shared = events.selectExpr(*schema.IDENTITY, schema.ROW, f"{writer} as {_WRITER}")
+    placed = repartition_by_id(shared, len(rows), F.col(_WRITER)).sortWithinPartitions(*schema.IDENTITY)
+    # The last projection before the write: it counts the rows of the task in their order.
+    numbered = _event(f"{shares.first(_WRITER)} + ({task_row_number()})", shares)
+    return Rebalanced(placed.selectExpr(*numbered), shares.of_buckets(), rows)
+
+
+def _begins(ids: DataFrame, groups: Sequence[tuple[int, int, int, int]], rows: Sequence[int]) -> list[Identity]:
     """The id of the first row of each share but the first.
 
-    :param groups: write id, bucket value and number of rows, in this order.
+    :param groups: write id, bucket value, block and number of rows, in this order.
+    :param rows: of the shares.
     """
-    wanted: dict[tuple[int, int], list[int]] = {}
-    before, begin = 0, rows[0]
-    for write_id, bucket, count in groups:
-        while begin < before + count:
-            wanted.setdefault((write_id, bucket), []).append(begin - before + 1)
-            begin += rows[0]
+    wanted: dict[tuple[int, int, int], list[int]] = {}
+    before = 0
+    begins = deque(accumulate(rows[:-1]))
+    for write_id, bucket, block, count in groups:
+        while begins and begins[0] < before + count:
+            wanted.setdefault((write_id, bucket, block), []).append(begins.popleft() - before + 1)
         before += count
     if not wanted:
         return []
-    group = ", ".join(schema.IDENTITY[:2])
-    chosen = ", ".join(f"({w}L, {b})" for w, b in wanted)
-    exact = ", ".join(f"({w}L, {b}, {n})" for (w, b), numbers in wanted.items() for n in numbers)
+    group = ", ".join((*schema.IDENTITY[:2], _BLOCK))
+    chosen = ", ".join(f"({w}L, {b}, {block}L)" for w, b, block in wanted)
+    exact = ", ".join(f"({w}L, {b}, {block}L, {n})" for (w, b, block), numbers in wanted.items() for n in numbers)
+    # coalesce: must not be pushed down into the ORC reader, which would look for a user's column of that name.
+    place = f"coalesce({schema.ORIGINAL_WRITE_ID}, 0L), coalesce({schema.BUCKET}, 0), coalesce({_BLOCK}, 0L)"
     found = (
-        # coalesce: must not be pushed down into the ORC reader, which would look for a user's column of that name.
-        ids.where(f"(coalesce({schema.ORIGINAL_WRITE_ID}, 0L), coalesce({schema.BUCKET}, 0)) in ({chosen})")
+        ids.where(f"({place}) in ({chosen})")
         .selectExpr(
-            *schema.IDENTITY, f"row_number() over (partition by {group} order by {schema.ROW_NUMBER}) as {_NUMBER}"
+            *(*schema.IDENTITY, _BLOCK),
+            f"row_number() over (partition by {group} order by {schema.ROW_NUMBER}) as {_NUMBER}",
         )
         .where(f"({group}, {_NUMBER}) in ({exact})")
         .select(*schema.IDENTITY)
@@ -128,19 +182,20 @@ def _share(begins: Sequence[Identity], first: int = 0) -> str:
     return f"if({below}, {left}, {right})"
 
 
-def _event(number: str, write_id: str = schema.ORIGINAL_WRITE_ID) -> list[str]:
+def _event(number: str, shares: Shares, write_id: str = schema.ORIGINAL_WRITE_ID) -> list[str]:
     """The six columns of a row in its bucket."""
+    bucket = f"cast({_WRITER} div {shares.tasks} as int)"
     return [
         f"{schema.INSERTED} as {schema.OPERATION}",
         f"{write_id} as {schema.ORIGINAL_WRITE_ID}",
-        f"{encode_bucket(0, 0)} | shiftleft({_BUCKET}, 16) as {schema.BUCKET}",
+        f"{encode_bucket(0, 0)} | shiftleft({bucket}, 16) as {schema.BUCKET}",
         f"{number} as {schema.ROW_NUMBER}",
         f"{write_id} as {schema.CURRENT_WRITE_ID}",
         schema.ROW,
     ]
 
 
-def _by_order(events: DataFrame, buckets: int, order_by: Sequence[OrderTerm]) -> Rebalanced:
+def _by_order(events: DataFrame, buckets: int, tasks: int, order_by: Sequence[OrderTerm]) -> Rebalanced:
     """The order is anybody's, so the rows are sorted, kept, counted task by task, and then moved to their buckets."""
     ordered = _ordered(events, order_by).selectExpr(
         "spark_partition_id() as " + _TASK, f"{task_row_number()} as {_NUMBER}", *schema.HEADER, schema.ROW
@@ -150,16 +205,17 @@ def _by_order(events: DataFrame, buckets: int, order_by: Sequence[OrderTerm]) ->
     found = ordered.groupBy(_TASK).agg(F.count("*").alias("n"), F.max(schema.ORIGINAL_WRITE_ID).alias("w")).collect()
     counts = {int(row[_TASK]): int(row["n"]) for row in found}
     starts, total = _starts(counts)
-    rows = _shares(total, buckets)
+    shares = _shares(total, buckets, tasks)
+    rows = shares.of_tasks()
     if not rows:
-        return Rebalanced(ordered.selectExpr(*schema.HEADER, schema.ROW), rows, ordered)
+        return Rebalanced(ordered.selectExpr(*schema.HEADER, schema.ROW), (), (), ordered)
     highest = max(int(row["w"]) for row in found)
     number = f"element_at(array({', '.join(f'{s}L' for s in starts)}), {_TASK} + 1) + {_NUMBER}"
     shared = ordered.selectExpr(f"{number} as {_NUMBER}", schema.ROW).selectExpr(
-        "*", f"cast({_NUMBER} div {rows[0]} as int) as {_BUCKET}"
+        "*", f"{shares.writer(_NUMBER)} as {_WRITER}"
     )
-    placed = repartition_by_id(shared, buckets, F.col(_BUCKET)).sortWithinPartitions(_NUMBER)
-    return Rebalanced(placed.selectExpr(*_event(_NUMBER, f"{highest}L")), rows, ordered)
+    placed = repartition_by_id(shared, len(rows), F.col(_WRITER)).sortWithinPartitions(_NUMBER)
+    return Rebalanced(placed.selectExpr(*_event(_NUMBER, shares, f"{highest}L")), shares.of_buckets(), rows, ordered)
 
 
 def check_buckets(buckets: int) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.write.output import Destination, FinishedFile, arrange, orc_options
@@ -185,27 +186,66 @@ class Sink:
         return self._arranged(staging, parts, place, label)
 
     def write_events(
-        self, staging: Staging, events: DataFrame, columns: Sequence[str], destination: Destination, label: str
+        self,
+        staging: Staging,
+        events: DataFrame,
+        columns: Sequence[str],
+        destination: Destination,
+        label: str,
+        several: Sequence[int] = (),
     ) -> list[WrittenDirectory]:
         """Write events as they are.
 
         :param events: the six columns; a task has the events of one bucket, sorted by identity.
         :param columns: names of the data columns; none where these are delete events.
+        :param several: rows of each task where some of them have a bucket together, each the next rows of it; their
+            files are put together. By default each has a bucket.
         """
         data = [f"{schema.ROW}.{schema.quoted(name)} as {schema.INTERNAL_PREFIX}c{i}" for i, name in enumerate(columns)]
         flat = events.selectExpr(*schema.IDENTITY, schema.CURRENT_WRITE_ID, *data)
-        directory = staging.final_directory(destination)
+        # What is not the whole file of a bucket goes to staging.
+        directory = None if several else staging.final_directory(destination)
         options = {} if directory is None else {"directory": directory}
         operation = schema.INSERTED if columns else schema.DELETED
         name = str(uuid.uuid4())
-        parts = self._save(staging, flat, label, name, mode="events", operation=operation, **options)
-        return self._arranged(staging, parts, lambda _: destination, label)
+        written = self._written(staging, flat, label, name, mode="events", operation=operation, **options)
+        if several:
+            written = self._put_together(events.sparkSession, staging, written, destination, label, several)
+        return self._arranged(staging, _parts(written), lambda _: destination, label)
 
     def _save(self, staging: Staging, rows: DataFrame, label: str, name: str, **options: int | str) -> list[Part]:
+        return _parts(self._written(staging, rows, label, name, **options))
+
+    def _written(self, staging: Staging, rows: DataFrame, label: str, name: str, **options: int | str) -> str:
+        """Write rows: the files of all tasks, in the order of the tasks, as the jar tells them."""
         path = staging.fs.qualify(staging.scratch(label))
         every = {**self._orc, "row": self._row, **{k: str(v) for k, v in options.items()}, "path": path, "id": name}
         rows.write.format(_FORMAT).options(**every).mode("append").save()
-        return _parts(self._jvm.write.Written.take(name))
+        return str(self._jvm.write.Written.take(name))
+
+    def _put_together(
+        self,
+        spark: SparkSession,
+        staging: Staging,
+        written: str,
+        destination: Destination,
+        label: str,
+        rows: Sequence[int],
+    ) -> str:
+        """One file for each bucket, of those that its tasks wrote.
+
+        :param written: files of one directory, as the jar tells them; those of a bucket in the order of their rows.
+        :param rows: how many each of them must have.
+        """
+        parts = _parts(written)
+        found = [part.rows for part in parts]
+        if found != [*rows]:
+            raise JobFailedError(
+                f"the tasks that write {destination.name} have {found} rows instead of {[*rows]}; nothing is published"
+            )
+        uploads = {bucket: staging.final_name(destination, bucket) for bucket in {part.bucket for part in parts}}
+        spec = {**self._spec(staging, label), "parts": json.loads(written), "uploads": uploads}
+        return str(self._jvm.write.Stitching.run(spark._jsparkSession, json.dumps(spec)))
 
     def _one_per_bucket(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_acid.spark.write.ranges import MOST_RANGES, ranges_of
+from airflow_hive_acid.spark.write.ranges import MOST_RANGES, MOST_SHARES, ranges_of, shares_of
 
 MIB = 1 << 20
 
@@ -30,5 +30,25 @@ def test_large_buckets_are_divided_until_all_cores_have_work(
     assert ranges_of(sizes, cores, 16 * MIB) == expected
 
 
+@pytest.mark.parametrize(
+    ("size", "buckets", "cores", "expected"),
+    [
+        (100 * MIB, 1, 2, 2),
+        (100 * MIB, 1, 64, 6),
+        (100 * MIB, 2, 2, 1),
+        (100 * MIB, 2, 4, 2),
+        (100 * MIB, 4096, 64, 1),
+        (0, 3, 64, 1),
+        (1 << 50, 1, 1 << 30, MOST_RANGES),
+        (1 << 50, 1000, 1 << 30, MOST_SHARES // 1000),
+    ],
+)
+def test_the_even_buckets_of_a_rebalance_are_shared_until_all_cores_have_work(
+    size: int, buckets: int, cores: int, expected: int
+) -> None:
+    assert shares_of(size, buckets, cores, 16 * MIB) == expected
+
+
 def test_nothing_is_divided_when_it_is_off() -> None:
     assert ranges_of({0: 1 << 40, 3: 1}, 64, 0) == {0: 1, 3: 1}
+    assert shares_of(1 << 40, 1, 64, 0) == 1

@@ -2,6 +2,8 @@ package hiveacid.write;
 
 import com.esotericsoftware.kryo.DefaultSerializer;
 import com.esotericsoftware.kryo.serializers.JavaSerializer;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import hiveacid.versions.Sessions;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -18,7 +20,10 @@ import org.apache.orc.StripeStatistics;
 import org.apache.orc.Writer;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 
 /**
  * Makes one file of files that several tasks wrote for one bucket: a directory holds one file of a bucket, sorted by key.
@@ -26,14 +31,38 @@ import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
  */
 public final class Stitching implements Serializable {
   private static final long serialVersionUID = 1L;
+  private static final ObjectMapper JSON = new ObjectMapper();
   private final Layout layout;
 
   /** Files of a bucket, in the order of their rows. */
   @DefaultSerializer(JavaSerializer.class)
   private record Ranges(ArrayList<Written.Part> parts, String upload) implements Serializable {}
 
+  /**
+   * What to do.
+   *
+   * @param directory for the files of the buckets
+   * @param row data columns of the table, as Spark's JSON
+   * @param parts see {@link #ofBuckets}, as {@code uploads}
+   */
+  public record Spec(
+      String directory,
+      String row,
+      Map<String, String> options,
+      List<Written.Part> parts,
+      Map<Integer, String> uploads) {}
+
   private Stitching(Layout layout) {
     this.layout = layout;
+  }
+
+  /** Make the file of each bucket, given and answered as JSON: a {@link Spec}, and the files. */
+  public static String run(SparkSession session, String text) throws IOException {
+    Spec spec = JSON.readValue(text, Spec.class);
+    StructType row = (StructType) DataType.fromJson(spec.row());
+    Layout layout = new Layout(spec.directory(), row, Sessions.hadoopConf(session), spec.options());
+    JavaSparkContext context = JavaSparkContext.fromSparkContext(session.sparkContext());
+    return Written.json(ofBuckets(context, layout, spec.parts(), spec.uploads()));
   }
 
   /**

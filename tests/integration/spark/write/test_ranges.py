@@ -10,7 +10,7 @@ import pytest
 from airflow_hive_acid.errors import CardinalityViolationError, CorruptTableError, JobFailedError
 from airflow_hive_acid.format.jobs import Assignment, Bucketing, Column, Compact, MergeClause
 from airflow_hive_acid.spark.conf import RANGE_BYTES_KEY
-from airflow_hive_acid.spark.write import ranges
+from airflow_hive_acid.spark.write import ranges, rebalance
 from tests.integration.spark.write.test_writers import COLUMNS, QUERY
 from tests.orc_footers import footer
 
@@ -138,20 +138,24 @@ def test_ranges_without_rows_leave_nothing_behind(
     assert_alike(spark, *map(file_of, tables), stripes=stripes)
 
 
-def test_a_bucket_that_loses_all_rows(both: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("kind", ["major", "rebalance"])
+def test_a_bucket_that_loses_all_rows(both: Callable[..., Any], kind: str) -> None:
     for table in both("id bigint"):
         table.insert("select id from range(0, 2000, 1, 1)")
         table.delete("true")
-        (directory,) = table.compact("major").directories
+        (directory,) = table.compact(kind).directories
         assert (directory.files, table.rows()) == ((), [])
 
 
+@pytest.mark.parametrize("kind", ["major", "rebalance"])
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_a_few_rows_are_divided_as_far_as_they_go(both: Callable[..., Any], spark: SparkSession, rows: int) -> None:
+def test_a_few_rows_are_divided_as_far_as_they_go(
+    both: Callable[..., Any], spark: SparkSession, rows: int, kind: str
+) -> None:
     tables = both("id bigint")
     for table in tables:
         table.insert(f"select /*+ COALESCE(1) */ explode(sequence(1, {rows}))")
-        table.compact("major")
+        table.compact(kind)
     assert_alike(spark, *map(file_of, tables), stripes=rows)
 
 
@@ -210,6 +214,49 @@ def test_a_damaged_file_is_named(both: Callable[..., Any]) -> None:
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     with pytest.raises(CorruptTableError, match="delta_0000001_0000001_0000/bucket_00000"):
         table.run(Compact(table.snapshot(), "major", 101))
+
+
+@pytest.mark.parametrize("order_by", [None, "v DESC, id"])
+def test_tasks_share_the_buckets_of_a_rebalance(
+    both: Callable[..., Any], spark: SparkSession, order_by: str | None
+) -> None:
+    tables = both(COLUMNS, **{"orc.compress": "SNAPPY", "orc.bloom.filter.columns": "id,v"})
+    for table in tables:
+        table.insert(QUERY)
+        table.delete("id % 10 = 7")
+        table.compact("rebalance", order_by=order_by)
+    assert_alike(spark, *map(file_of, tables), stripes=4)
+    assert repr(tables[0].rows()) == repr(tables[1].rows())
+
+
+def test_a_shared_rebalance_numbers_the_rows_of_many_transactions_through(
+    both: Callable[..., Any], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares begin in some of many blocks of row numbers, which deletes have made uneven."""
+    monkeypatch.setattr(rebalance, "_BLOCK_ROWS", 64)
+    tables = both("id bigint, v string")
+    for table in tables:
+        table.insert("select id, 'a' from range(0, 3001, 1, 3)")
+        table.update("id % 3 = 1", v="concat(v, '!')")
+        table.insert("select id, 'b' from range(5000, 5010, 1, 1)")
+        table.delete("id % 7 = 2 or id between 1000 and 1100")
+        before = [(key[0], row) for key, row in sorted(table.ids().items())]
+        table.compact("rebalance", buckets=2)
+        after = sorted((key[2], key[0], row) for key, row in table.ids().items())
+        assert after == [(number, *row) for number, row in enumerate(before)]
+    for bucket in range(2):
+        assert_alike(spark, *(file_of(t, f"base*/bucket_{bucket:05d}") for t in tables), stripes=2)
+
+
+def test_a_share_of_another_size_ends_a_rebalance(both: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task before would give its last row the number of the first row of the next one."""
+    begins = rebalance._begins
+    monkeypatch.setattr(rebalance, "_begins", lambda *given: [(w, b, n + 1) for w, b, n in begins(*given)])
+    table, _ = both("id bigint")
+    table.insert("select id from range(0, 1000, 1, 1)")
+    with pytest.raises(JobFailedError, match=r"have \[251, 250, 250, 249\] rows instead of \[250, 250, 250, 250\]"):
+        table.run(Compact(table.snapshot(), "rebalance", 101))
+    assert not list(table.root.rglob("_tmp_*/data/*"))
 
 
 @pytest.fixture
