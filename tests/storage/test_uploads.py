@@ -142,10 +142,19 @@ def test_changed_rows_and_compactions_are_uploaded_under_their_names(
     outcome = _compacted(changing, engine)
     assert outcome == {"COPY": [], "COMPLETE": [f"{far}/base_0000004_v{{txn}}/bucket_00000"]}
     assert engine.query(rows).rows == expected
-    engine.run(f"ALTER TABLE w.t PARTITION (p = {NEAR}) COMPACT 'rebalance' CLUSTERED INTO 2 BUCKETS")
-    outcome = _compacted(changing, engine)
-    assert outcome == {"COPY": [], "COMPLETE": [f"{near}/base_0000004_v{{txn}}/bucket_0000{i}" for i in (0, 1)]}
-    assert engine.query(rows).rows == expected
+    for count in (1, 2):
+        engine.run(f"ALTER TABLE w.t PARTITION (p = {NEAR}) COMPACT 'rebalance' CLUSTERED INTO {count} BUCKETS")
+        outcome = _compacted(changing, engine)
+        # Two tasks share one bucket; of two buckets each is the work of one task, which uploads it.
+        staged = [asked.name for asked in faults.after if asked.kind == "PUT" and asked.name.endswith(".orc")]
+        assert len(staged) == (2 if count == 1 else 0), staged
+        assert outcome == {
+            "COPY": [],
+            "COMPLETE": [f"{near}/base_0000004_v{{txn}}/bucket_0000{i}" for i in range(count)],
+        }
+        assert engine.query(rows).rows == expected
+        # A request that waits for the Cleaner stands in the way of the next one.
+        clean(client, files)
 
 
 @pytest.mark.rule("R5")
