@@ -134,7 +134,7 @@ def _expected(p: int) -> tuple[int, int, int]:
 def test_an_executor_that_is_killed_costs_time_alone(
     engine: Engine, warehouse: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Tasks share a bucket (decision 70). An executor dies when the first of their files are there.
+    """Tasks share a bucket (decision 70). An executor dies when the first of them have begun their files.
 
     Its tasks run again. What it has left does not count (R4, R5): no row is lost, none is there twice.
     """
@@ -164,15 +164,16 @@ def test_an_executor_that_is_killed_costs_time_alone(
 
 @contextlib.contextmanager
 def _killing_an_executor(table: Path, of: Path) -> Iterator[list[int]]:
-    """Kill one as soon as files of tasks are below the table that were not there; the ids of whom it was.
+    """Kill one as soon as a task has begun a file below the table; the ids of whom it was.
 
     :param of: the executors work below this directory.
     """
-    known, killed, over = set(table.rglob("bucket_*")), list[int](), threading.Event()
+    # What is left of the last job may still lie there. A file is called bucket_N only when all tasks are over.
+    known, killed, over = set(table.rglob("part-*")), list[int](), threading.Event()
 
     def watch() -> None:
         while not over.is_set() and not killed:
-            new = set(table.rglob("bucket_*")) - known
+            new = set(table.rglob("part-*")) - known
             found = _executors(of) if new else []
             if found:
                 os.kill(found[0], signal.SIGKILL)
