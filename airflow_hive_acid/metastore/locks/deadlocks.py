@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.locks.compatibility import Lock, conflicts
+from airflow_hive_acid.metastore.locks.compatibility import Lock, LocksByObject, conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -99,18 +99,12 @@ class _Visit:
 
 def edges(queue: Iterable[QueuedLock]) -> Iterator[tuple[Lock, Lock]]:
     """Every waiting lock with every lock it must wait for."""
-    by_place: dict[tuple[str, str | None], list[Lock]] = {}
-    tables: dict[str, set[str | None]] = {}
     locks = list(queue)
-    for queued in locks:
-        by_place.setdefault((queued.lock.database, queued.lock.table), []).append(queued.lock)
-        tables.setdefault(queued.lock.database, set()).add(queued.lock.table)
+    by_object = LocksByObject(queued.lock for queued in locks)
     for waiter in (queued.lock for queued in locks if queued.waiting):
-        places = tables[waiter.database] if waiter.table is None else {None, waiter.table}
-        for table in places:
-            for other in by_place.get((waiter.database, table), ()):
-                if other.lock_id < waiter.lock_id and conflicts(waiter, other):
-                    yield waiter, other
+        for other in by_object.near(waiter):
+            if other.lock_id < waiter.lock_id and conflicts(waiter, other):
+                yield waiter, other
 
 
 def wait_for(queue: Iterable[QueuedLock]) -> Graph:

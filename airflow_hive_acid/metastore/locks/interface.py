@@ -16,6 +16,8 @@ from airflow_hive_acid.metastore.names.objects import lock_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True)
 class LockComponent:
@@ -168,6 +170,12 @@ def merge_components(components: Sequence[LockComponent]) -> tuple[LockComponent
 def as_hive_3(components: Sequence[LockComponent]) -> tuple[LockComponent, ...]:
     """The same as a Hive 3 can read them: it has no EXCL_WRITE, and fails on a lock of a type that it does not know."""
     return tuple(replace(c, type=LockType.EXCLUSIVE) if c.type is LockType.EXCL_WRITE else c for c in components)
+
+
+def describe_components(components: Sequence[LockComponent]) -> str:
+    """What is asked for, for messages: the first places, and how many more."""
+    shown = ", ".join(component.describe() for component in components[:_SHOWN])
+    return f"{shown} and {len(components) - _SHOWN:,} more" if len(components) > _SHOWN else shown
 
 
 def describe_object(database: str, table: str | None, partition: str | None) -> str:

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, or_, select
 
 from airflow_hive_acid.metastore.database.backend import Step, execute_batch
 from airflow_hive_acid.metastore.database.codes import LockState
-from airflow_hive_acid.metastore.locks.compatibility import Lock, conflicts, first_conflict
+from airflow_hive_acid.metastore.locks.compatibility import Lock, LocksByObject, conflicts, first_conflict
 from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
 
@@ -80,10 +80,10 @@ def in_the_way(queue: Iterable[tuple[Lock, bool]], mirror: Mirror) -> list[Lock]
         if waits:
             requests.setdefault(lock.lock_id, []).append(lock)
     passed: set[int] = set()
+    by_object = LocksByObject(lock for lock, _ in each)
     for lock_id, request in requests.items():
-        ahead = [
-            other for other, _ in each if other.lock_id < lock_id and any(conflicts(lock, other) for lock in request)
-        ]
+        near = ((lock, other) for lock in request for other in by_object.near(lock))
+        ahead = [other for lock, other in near if other.lock_id < lock_id and conflicts(lock, other)]
         if ahead and all(_id(other) in mirror.own or other.lock_id in passed for other in ahead):
             passed.add(lock_id)
     return [lock for lock, _ in each if _id(lock) not in mirror.alone and lock.lock_id not in passed]

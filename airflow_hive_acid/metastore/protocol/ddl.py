@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from airflow_hive_acid.errors import HiveAcidError, LocksPendingError, MetastoreUnavailableError
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.leases.holders import commit_hooks
-from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.locks.interface import LockComponent, describe_components
 from airflow_hive_acid.metastore.protocol.handover import leave, patience_of_ddl, take_up
 from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.txns.commits import CommitHooks
@@ -172,8 +172,7 @@ def _wait(
     patience: Patience | None,
 ) -> None:
     seconds = None if patience is None else patience.seconds
-    places = ", ".join(component.describe() for component in components)
-    response = wait_until_granted(client, response, txn_id, places, sleep, seconds)
+    response = wait_until_granted(client, response, txn_id, describe_components(components), sleep, seconds)
     if response.state is LockState.WAITING:
         raise leave(client, txn_id, response.lock_id, components, response.blocked_by)
 

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.metastore.locks.interface import describe_components
 from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ def hold_exclusively(
     client.heartbeats.add(txn_id)
     try:
         response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
-        places = ", ".join(c.describe() for c in components)
-        yield wait_until_granted(client, response, txn_id, places, sleep).lock_id
+        yield wait_until_granted(client, response, txn_id, describe_components(components), sleep).lock_id
     except BaseException as error:
         client.heartbeats.remove(txn_id)
         with contextlib.suppress(HiveAcidError):  # it then times out; the first error is the one to hear

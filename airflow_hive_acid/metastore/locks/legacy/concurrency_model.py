@@ -19,7 +19,7 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
 )
 from airflow_hive_acid.metastore.database.codes import LockState, LockType
-from airflow_hive_acid.metastore.locks.interface import LockRow
+from airflow_hive_acid.metastore.locks.interface import LockRow, describe_components
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -169,7 +169,7 @@ class ConcurrencyModelLocks(abc.ABC):
             waited += self._pause
             response = self.lock(request)
         if response.state is not LockState.ACQUIRED:
-            places = ", ".join(component.describe() for component in request.components)
+            places = describe_components(request.components)
             raise LockTimeoutError(
                 f"{places} could not be locked in {self._retries + 1} tries (hive.lock.numretries), "
                 f"{self._pause:g} s apart (hive.lock.sleep.between.retries): {response.message}"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.metastore.database.codes import LockType
-from airflow_hive_acid.metastore.locks.compatibility import Lock
+from airflow_hive_acid.metastore.locks.compatibility import Lock, conflicts
 from airflow_hive_acid.metastore.locks.deadlocks import Party, QueuedLock, Work, find_victims, wait_for
+
+if TYPE_CHECKING:
+    import pytest
 
 SR, SW, XW, X = LockType
 
@@ -149,3 +154,23 @@ def test_one_circle_has_exactly_one_victim(
     done = work.get(victim.party.txn_id, Work())
     assert (done.jobs, done.writes) == least
     assert victim.party.txn_id in candidates
+
+
+def test_a_request_that_waits_for_many_partitions_is_compared_with_those_it_may_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = []
+
+    def counting(request: Lock, existing: Lock) -> bool:
+        compared.append(existing)
+        return conflicts(request, existing)
+
+    monkeypatch.setattr("airflow_hive_acid.metastore.locks.deadlocks.conflicts", counting)
+
+    def of(lock_id: int, waiting: bool, *partitions: int) -> list[QueuedLock]:
+        locks = [Lock(lock_id, n, lock_id, "db", "t", f"k={n}", XW) for n in partitions]
+        return [QueuedLock(lock, waiting) for lock in locks]
+
+    queue = [*of(1, False, *range(100)), *of(2, True, *range(99, 200))]
+    assert wait_for(queue) == {Party(2): txns(1)}
+    assert len(compared) == 1

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
-from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, conflicts, first_conflict
-from airflow_hive_acid.metastore.locks.interface import LockComponent, merge_components
+from airflow_hive_acid.metastore.locks.compatibility import (
+    BLOCKING,
+    Lock,
+    LocksByObject,
+    conflicts,
+    first_conflict,
+    overlap,
+)
+from airflow_hive_acid.metastore.locks.interface import LockComponent, describe_components, merge_components
 from tests.models import PLACES, SR, SW, WAITS, XW, Place, must_wait
 
 types = st.sampled_from(list(LockType))
@@ -69,6 +76,31 @@ def test_the_first_conflict_is_the_smallest_id_of_an_earlier_request(
     assert (None if found is None else (found[1].lock_id, found[1].internal_id)) == min(blocking, default=None)
 
 
+def test_locks_near_another_are_those_that_overlap_with_it() -> None:
+    escaped = [("a", "t", "p=a%2Fb"), ("a", "t", "p=a%252Fb")]
+    every = [lock(number, 0, place, SR) for number, place in enumerate([*PLACES, *escaped])]
+    by_object = LocksByObject(every)
+    for one in every:
+        assert by_object.near(one) == [other for other in every if overlap(one, other)]
+
+
+def test_two_requests_for_many_partitions_are_not_compared_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every lock request of the metastore waits meanwhile."""
+    compared = []
+
+    def counting(request: Lock, existing: Lock) -> bool:
+        compared.append(request)
+        return conflicts(request, existing)
+
+    monkeypatch.setattr("airflow_hive_acid.metastore.locks.compatibility.conflicts", counting)
+    held = [lock(1, 0, ("a", "t", f"p={number}"), XW, number) for number in range(200)]
+    mine = [lock(2, 0, ("a", "t", f"p={number}"), XW, number) for number in range(199, 400)]
+    assert first_conflict(mine, held) == (mine[0], held[199])
+    assert len(compared) == 1
+    assert first_conflict(mine[1:], held) is None
+    assert len(compared) == 1
+
+
 def test_one_component_per_object_remains_the_more_restrictive() -> None:
     def part(kind: LockType, operation: Operation) -> LockComponent:
         return LockComponent("db", "t", None, kind, operation)
@@ -81,3 +113,9 @@ def test_one_component_per_object_remains_the_more_restrictive() -> None:
     assert merge_components([part(SW, Operation.INSERT), part(SW, Operation.UPDATE)]) == (part(SW, Operation.UPDATE),)
     assert merge_components([part(SW, Operation.DELETE), part(SW, Operation.INSERT)]) == (part(SW, Operation.DELETE),)
     assert merge_components([part(XW, Operation.UPDATE), part(SR, Operation.SELECT)]) == (part(XW, Operation.UPDATE),)
+
+
+def test_a_message_names_three_of_many_places() -> None:
+    wanted = [LockComponent("db", "t", f"k={number}", XW, Operation.NO_TXN) for number in range(1204)]
+    assert describe_components(wanted[:2]) == "db.t/k=0, db.t/k=1"
+    assert describe_components(wanted) == "db.t/k=0, db.t/k=1, db.t/k=2 and 1,201 more"
