@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Set
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -115,6 +115,19 @@ def from_lock_name(stored: str) -> str:
 def may_be_same(one: str, other: str) -> bool:
     """Whether two names of the txn tables may mean one partition, however each is spelled."""
     return one == other or ("%" in one and (one == escaped_twice(other) or other == escaped_twice(one)))
+
+
+def every_spelling(names: Iterable[str]) -> frozenset[str]:
+    """Every way in which the txn tables may spell one of some partitions: for :func:`may_be_among`."""
+    return frozenset(spelling for name in names for spelling in spellings(name))
+
+
+def may_be_among(name: str, spelled: Set[str]) -> bool:
+    """Whether a name of the txn tables :func:`may_be_same` as one of many, which are not compared one by one.
+
+    :param spelled: every spelling of those.
+    """
+    return name in spelled or escaped_twice(name) in spelled
 
 
 def _canonical(text: str) -> str | None:

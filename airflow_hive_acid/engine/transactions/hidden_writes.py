@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import WriteConflictError
-from airflow_hive_acid.format.partitions import may_be_same
+from airflow_hive_acid.format.partitions import every_spelling, may_be_among
 from airflow_hive_acid.metastore.catalog import find_partitions
 from airflow_hive_acid.metastore.compaction import dropped_since
 from airflow_hive_acid.metastore.names import table_name
@@ -59,8 +59,8 @@ def _require_partitions(connection: Connection, txn_id: int, name: str, write_id
     mine = sorted({d.partition for manifest in written.manifests for d in manifest.directories})
     if not mine:
         return
-    dropped = dropped_since(connection, table_name(name), write_id)
-    hidden = next((p for p in mine if any(may_be_same(p, other) for other in dropped)), None)
+    dropped = every_spelling(dropped_since(connection, table_name(name), write_id))
+    hidden = next((partition for partition in mine if may_be_among(partition, dropped)), None)
     if hidden is None:
         known = [partition for partition in mine if partition not in written.made]
         there = find_partitions(connection, written.table, known) if known else {}

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from airflow_hive_acid.format.partitions import from_lock_name, may_be_same
+from airflow_hive_acid.format.partitions import every_spelling, from_lock_name, may_be_among
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXNS
 from airflow_hive_acid.metastore.txns.jobs import COMPACT_KIND, Job, unfenced_jobs
 from airflow_hive_acid.metastore.txns.txns import IS_NOT_GIVEN_UP
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Set
 
     from sqlalchemy.engine import Connection
 
@@ -39,6 +39,7 @@ def jobs_in_the_way(connection: Connection, table: TableName, partitions: Collec
     :param partitions: their names; whoever asks has locked them.
     """
     jobs = unfenced_jobs(connection, table)
+    spelled = every_spelling(partitions)
     opened: set[int] = set()
     locked: dict[int, list[str | None]] = defaultdict(list)
     for part in chunks(sorted({job.txn_id for job in jobs})):
@@ -50,12 +51,13 @@ def jobs_in_the_way(connection: Connection, table: TableName, partitions: Collec
         job
         for job in jobs
         if job.txn_id not in opened
-        or (job.kind != COMPACT_KIND and not _are_others(locked.get(job.txn_id, ()), partitions))
+        or (job.kind != COMPACT_KIND and not _are_others(locked.get(job.txn_id, ()), spelled))
     ]
 
 
-def _are_others(locked: Collection[str | None], partitions: Collection[str]) -> bool:
-    """Whether locks are on partitions, and on none of these."""
-    return bool(locked) and all(
-        name is not None and not any(may_be_same(name, partition) for partition in partitions) for name in locked
-    )
+def _are_others(locked: Collection[str | None], spelled: Set[str]) -> bool:
+    """Whether locks are on partitions, and on none of those.
+
+    :param spelled: every spelling of theirs.
+    """
+    return bool(locked) and all(name is not None and not may_be_among(name, spelled) for name in locked)

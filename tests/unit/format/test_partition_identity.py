@@ -12,8 +12,10 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import (
     PartitionValues,
     escaped_twice,
+    every_spelling,
     from_lock_name,
     is_escaped_twice,
+    may_be_among,
     may_be_same,
     name_covers,
     names_overlap,
@@ -110,6 +112,13 @@ def test_names_with_escapes_are_the_same_only_if_one_is_the_other_escaped_again(
     assert may_be_same("ds=a%2Fb", "ds=a%252Fb")
     assert not may_be_same("ds=a%2Fb", "ds=c")
     assert not may_be_same("ds=a%2Fb", "ds=a%2Fc")
+
+
+def test_a_name_is_looked_for_among_many_as_it_is_compared_with_each() -> None:
+    names = [stored for value in HOSTILE for stored in spellings(partition_name([("a", value)]))]
+    for stored, name in itertools.product(names, repeat=2):
+        assert may_be_among(stored, every_spelling([name])) is may_be_same(stored, name), (stored, name)
+    assert not may_be_among("a=1", every_spelling([]))
 
 
 def test_specs_overlap_unless_they_give_one_column_two_values() -> None:
