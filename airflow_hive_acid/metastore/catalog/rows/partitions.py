@@ -134,7 +134,9 @@ def find_partitions(connection: Connection, table: Table, names: Sequence[str]) 
     found: dict[str, Partition] = {}
     for batch in chunks(names):
         rows = connection.execute(_SELECT_NAMED, {"table": table.id, "names": list(batch)})
-        found |= {partition.name: partition for partition in map(_partition, rows)}
+        # To MySQL `k=a` and `k=a ` are one text, and by some collations `k=A` as well.
+        wanted = set(batch)
+        found |= {partition.name: partition for partition in map(_partition, rows) if partition.name in wanted}
     return found
 
 
