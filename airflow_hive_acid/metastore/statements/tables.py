@@ -19,6 +19,7 @@ from airflow_hive_acid.format.paths import is_inside, join
 from airflow_hive_acid.metastore.catalog.rows import alteration as rows
 from airflow_hive_acid.metastore.catalog.rows import constraints as constraints
 from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
+from airflow_hive_acid.metastore.catalog.rows.partitions import read_partitions
 from airflow_hive_acid.metastore.catalog.rows.places import lock_places, require_no_table, require_own_place
 from airflow_hive_acid.metastore.catalog.rows.reader import read_table_names, read_tables, require_database
 from airflow_hive_acid.metastore.catalog.rows.rename import rename_table_rows
@@ -374,7 +375,9 @@ class TableStatements:
         check_storage(before, serde_properties, serde, stored_as, has_partitions=partitioned)
 
         def change(connection: Connection, table: Table) -> None:
-            check_storage(table, serde_properties, serde, stored_as, has_partitions=partitioned)
+            # R3: under the lock, for which this may have waited beside an ADD PARTITION.
+            there = table.is_partitioned and bool(list(read_partitions(connection, table, limit=1)))
+            check_storage(table, serde_properties, serde, stored_as, has_partitions=there)
             after = replace(table, storage=_stored(table.storage, serde_properties, serde, stored_as))
             self._tables.write_table(connection, table, after)
 

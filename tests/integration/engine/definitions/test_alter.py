@@ -352,6 +352,24 @@ def test_the_format_of_a_plain_table_without_partitions_may_change(engine, clien
         engine.run(f"ALTER TABLE {plain} SET SERDE 'com.x.Y'")
 
 
+def test_a_format_is_not_changed_beside_a_partition_that_was_added_while_it_waited(engine, client, plain, monkeypatch):
+    """
+    t1  SET FILEFORMAT: the table has no partitions; it asks for its lock
+    t2            ADD PARTITION
+    t3  the lock is granted
+    """
+    lock = client.lock
+
+    def locking(*given, **named):
+        client.catalog.add_partitions(plain, ["k=a"])
+        return lock(*given, **named)
+
+    monkeypatch.setattr(client, "lock", locking)
+    with pytest.raises(InvalidArgumentsError, match="has partitions, which keep their files of format text"):
+        engine.run(f"ALTER TABLE {plain} SET FILEFORMAT ORC")
+    assert client.catalog.get_table(plain).format == "text"
+
+
 def test_a_partition_is_stored_as_its_table_is(engine, client, plain):
     """One that Hive stores otherwise is refused by readers and writers, and mended by SET FILEFORMAT or SET SERDE."""
     lazy = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
