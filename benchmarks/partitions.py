@@ -32,8 +32,10 @@ from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.measures.health import read_health
 from airflow_hive_acid.maintenance.reaper.history import run_history_purge
 from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog import Compare
+from airflow_hive_acid.metastore.compaction.model import format_properties
 from airflow_hive_acid.metastore.listing import Slice, TablesWanted, partitions_page, tables_page
 from airflow_hive_acid.metastore.setup.schema import COMPACTION_QUEUE
 from airflow_hive_acid.sql import parse_script, plan
@@ -57,7 +59,7 @@ class Bench:
     def __init__(self, client: MetastoreClient, home: Path, partitions: int) -> None:
         self.client = client
         self._partitions = partitions
-        self._cleaned = 0
+        self._cleaned = self._dropped = self._named = 0
         client.catalog.set_warehouse(f"file:{home}")
         client.catalog.create_database("db")
         table = make_table(client, partitions)
@@ -101,6 +103,13 @@ class Bench:
             "Cleaner, nothing to do": lambda: run_cleaner(client, AnyFilesystem()),
             "Cleaner, 10 requests": lambda: self._clean(10),
             "Cleaner, 100 requests": lambda: self._clean(100),
+            "Cleaner, 5 dropped partitions": lambda: self._clean_dropped(5),
+            "Cleaner, 100 dropped partitions": lambda: self._clean_dropped(100),
+            "ADD of 5 partitions with LOCATION": lambda: self._add(5),
+            "ADD of 100 partitions with LOCATION": lambda: self._add(100),
+            "whose are 100 partitions that go": lambda: self._whose(100),
+            "DROP of 100 partitions": lambda: self._drop(100),
+            "DROP of 1,000 partitions": lambda: self._drop(1000),
         }
 
     def _planned(self, sql: str) -> Any:
@@ -142,6 +151,47 @@ class Bench:
         done = run_cleaner(self.client, AnyFilesystem())
         if len(done) != number or not all(outcome.removed for outcome in done):
             raise AssertionError([str(outcome) for outcome in done][:3])
+
+    def _clean_dropped(self, number: int) -> None:
+        """After a drop of so many partitions, each with a base."""
+        names = self._new(number)
+        rows = []
+        for i, name in enumerate(names):
+            (self._root / name / "base_0000002").mkdir(parents=True)
+            rows.append({
+                "CQ_ID": self._cleaned + i + 1, "CQ_DATABASE": "db", "CQ_TABLE": "events", "CQ_PARTITION": name,
+                "CQ_STATE": "r", "CQ_TYPE": "a", "CQ_HIGHEST_WRITE_ID": 2, "CQ_NEXT_TXN_ID": 3, "CQ_COMMIT_TIME": 1,
+                "CQ_TBLPROPERTIES": format_properties({"location": f"file:{self._root}/{name}"}),
+            })  # fmt: skip
+        self._cleaned += number
+        with self.client.database.transaction() as connection:
+            connection.execute(sa.insert(COMPACTION_QUEUE), rows)
+        done = run_cleaner(self.client, AnyFilesystem())
+        if len(done) != number or any((self._root / name).exists() for name in names):
+            raise AssertionError([str(outcome) for outcome in done][:3])
+
+    def _add(self, number: int) -> None:
+        names = self._new(number)
+        places = {name: f"file:{self._root.parent}/elsewhere/{name}" for name in names}
+        self.client.catalog.add_locked_partitions(TABLE, names, locations=places)
+
+    def _whose(self, number: int) -> None:
+        catalog = self.client.catalog
+        names = [partition_name(self._partitions // 2 + i) for i in range(number)]
+        found = list(catalog.find_partitions(TABLE, names).values())
+        if len(found) != number or catalog.shared_partition_places(catalog.get_table(TABLE), found):
+            raise AssertionError(found)
+
+    def _drop(self, number: int) -> None:
+        """Of partitions without directories."""
+        names = [partition_name(self._dropped + i) for i in range(number)]
+        self._dropped += number
+        self.client.catalog.drop_partitions(TABLE, names, files=WarehouseFiles(self.client, AnyFilesystem()))
+
+    def _new(self, number: int) -> list[str]:
+        """Names of partitions that the table does not have."""
+        self._named += number
+        return [partition_name(self._partitions + self._named - i) for i in range(number)]
 
 
 def measured(run: Callable[[], object]) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.maintenance.cleaner.aborted_writes import clean_aborted_writes
 from airflow_hive_acid.maintenance.cleaner.cleaning import Cleaning
+from airflow_hive_acid.maintenance.cleaner.owners import Owners
 from airflow_hive_acid.maintenance.cleaner.trash import Trash
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
@@ -49,12 +50,15 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
             log.info("another Cleaner holds the mutex; nothing is done in this look")
             return []
         trash = Trash.of(client, filesystem)
-        places = Places(client, filesystem)
+        places, owners = Places(client, filesystem), Owners(client)
         fence_dead_jobs(client, filesystem)
         for over in client.pins.end_overdue():
             log.info("dropped %s", over)
         for request in _ready(client, thresholds):
-            outcomes.append(Cleaning(client, filesystem, thresholds, request, trash=trash, places=places).outcome())
+            cleaning = Cleaning(
+                client, filesystem, thresholds, request, trash=trash, places=places, owners=owners
+            )  # fmt: skip
+            outcomes.append(cleaning.outcome())
             _tell(client, outcomes[-1])
         aborts = thresholds.aborted_txns, thresholds.aborted_age_ms, thresholds.fetch_size
         # Otherwise the Initiator asks for compactions where there are too many, as Hive before 4.0 did.
@@ -72,9 +76,10 @@ def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[Cl
     """
     thresholds = CleanerThresholds.of(client.settings)
     trash = Trash.of(client, filesystem)
-    ready = list(_ready(client, thresholds))
+    ready, owners = list(_ready(client, thresholds)), Owners(client)
     outcomes = [
-        Cleaning(client, filesystem, thresholds, request, trash=trash, dry_run=True).outcome() for request in ready
+        Cleaning(client, filesystem, thresholds, request, trash=trash, dry_run=True, owners=owners).outcome()
+        for request in ready
     ]
     looked = {request.id for request in ready}
     for request in client.compactions.show(state=CompactionState.READY_FOR_CLEANING):

@@ -20,6 +20,7 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.format.partitions import is_escaped_twice, readings
 from airflow_hive_acid.maintenance.cleaner.dropped import DroppedPartition
+from airflow_hive_acid.maintenance.cleaner.owners import Owners
 from airflow_hive_acid.maintenance.cleaner.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.cleaner.staying import staying
@@ -85,6 +86,7 @@ class Cleaning:
     :param trash: where obsolete directories go; None: they are deleted.
     :param dry_run: change nothing, say what would be done.
     :param places: of this pass of the Cleaner, which looks once whether a warehouse is there.
+    :param owners: of this pass as well, which asks once for many dropped partitions.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Cleaning:
         trash: Trash | None = None,
         dry_run: bool = False,
         places: Places | None = None,
+        owners: Owners | None = None,
     ) -> None:
         self._client = client
         self._filesystem = filesystem
@@ -105,6 +108,7 @@ class Cleaning:
         self._trash = trash
         self._dry_run = dry_run
         self._places = places or Places(client, filesystem)
+        self._owners = owners or Owners(client)
         self._removed: list[str] = []
         self._trashed: list[str] = []
         self._kept: list[str] = []
@@ -285,7 +289,10 @@ class Cleaning:
         table = self._find()[0]
         if table is not None and self._request.soft_deleted_location is None:
             self._places.require_table(table)
-        self._places.require_absent(self._request.resource.database, location)
+        resource = self._request.resource
+        dropped = self._request.soft_deleted_location is not None and resource.partition is not None
+        owner_of = partial(self._owners.owner_of, resource, table) if dropped else None
+        self._places.require_absent(resource.database, location, owner_of)
 
     def _lacking(
         self, listing: Sequence[FileInfo], found: Sequence[_Superfluous], looked: _Looked, held: HeldByPins
@@ -404,11 +411,7 @@ class Cleaning:
         if table is not None and partition is not None and paths.relative_to(partition.location, location) == "":
             # The partition was added again, in the same place: what is in it now is judged like any other.
             return self._delete_staying(location, looked, table, partition)
-        catalog = self._client.catalog
-        owner = catalog.owner_of_location(location, around=resource.partition is None)
-        if owner is None and resource.partition is not None:
-            # A Hive that renames a table leaves the place in the request, which may lie in another one's by now.
-            owner = catalog.shared_places([location], resource.database, resource.table).get(location)
+        owner = self._owners.owner_of(resource, table, location)
         if owner is not None:
             reason = f"{location} belongs to {owner} now; nothing was removed"
             self._change(lambda: self._client.compactions.mark_refused(request, reason))
@@ -417,7 +420,8 @@ class Cleaning:
             self._removed = [location]
             return self._outcome(Kind.CLEANED, f"the dropped directory {location} would be removed")
         if resource.partition is not None and table is not None:
-            dropped = DroppedPartition(self._client, self._filesystem, request, location, root)
+            owned = partial(self._owners.owner_of, resource, table, location)
+            dropped = DroppedPartition(self._client, self._filesystem, request, location, root, owned)
             problem = dropped.remove(
                 lambda: self._list(location), lambda listing: self._hide_away(location, listing, looked, table)
             )

@@ -75,18 +75,21 @@ class DroppedPartition:
     """The directory of one partition that was dropped.
 
     :param request: the drop, as the queue has it.
+    :param owner: says who has files in the directory now; None: nobody.
     :param root: the directory that contains it.
     :ivar removed: URIs of what is gone: the directory, or what of it went alone.
     """
 
     def __init__(
-        self, client: MetastoreClient, filesystem: Filesystem, request: Compaction, location: str, root: str
+        self, client: MetastoreClient, filesystem: Filesystem, request: Compaction, location: str, root: str,
+        owner: Callable[[], str | None],
     ) -> None:  # fmt: skip
         self._client = client
         self._filesystem = filesystem
         self._request = request
         self._location = location
         self._root = root
+        self._owner = owner
         self.removed: list[str] = []
 
     def remove(
@@ -117,7 +120,7 @@ class DroppedPartition:
         name, gap = self._request.resource.table_name, self._client.gap_timeout_ms
         fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap))
         # R3: asked again under the lock, and behind the snapshot; it may have been added in between.
-        if not self._is_asked() or self._client.catalog.owner_of_location(self._location, around=False) is not None:
+        if not self._is_asked() or self._owner() is not None:
             return "was added again or renamed meanwhile"
         found = judge_dropped(listing, self._request.highest_write_id or 0, fresh.write_ids[name])
         gone = set(hide_away(listing))

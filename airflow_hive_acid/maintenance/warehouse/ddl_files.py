@@ -284,9 +284,9 @@ class WarehouseFiles:
     def _left_behind(self, table: Table, partitions: Sequence[Partition]) -> list[str]:
         """Directories in which partitions lay before SET LOCATION, and will lie when they are added again."""
         homes = {paths.join(table.location, p.name): p.location.rstrip("/") for p in partitions}
-        owner_of = self._client.catalog.owner_of_location
         moved = [home for home, place in homes.items() if place != home and self._filesystem.exists(home)]
-        return [home for home in moved if owner_of(home, around=False) is None]
+        owned = self._client.catalog.owned_homes(table, moved) if moved else ()
+        return [home for home in moved if home not in owned]
 
     def require_nothing_left(self, table: Table, partition: Partition) -> None:
         """Refuse to take a partition's name from the directory of that name while rows lie there that it has left at a

@@ -18,7 +18,9 @@ from airflow_hive_acid.errors import AlreadyExistsError, ConfigurationError, Sto
 from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLACE_MARKER
+from airflow_hive_acid.maintenance.warehouse.looks import Looks
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
+from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 NO_TABLE = "_"
 """Stands for a table in the record of a job that belongs to a database."""
 _SET_ASIDE = ".undo"
+_ASKED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +155,22 @@ def finish(client: MetastoreClient, filesystem: Filesystem, job: Job) -> bool:
         found = delete_or_prove(
             filesystem, job.staging, inside=inside, proof=lambda: _require_there(client, filesystem, job)
         )  # fmt: skip
-    for move in manifest.moves:
-        # On an object store, by its name: if nobody has a table or a database there again.
-        if not move.staged and not move.target and not is_of_others(client, move.source):
-            found = filesystem.delete(move.source, inside=parent_of(move.source)) or found
+    found = _delete_by_name(client, filesystem, manifest) or found
     for place in manifest.emptied:
         _wait_for_tables(client, filesystem, job, place)
         found = _delete_home(client, filesystem, place) or found
+    return found
+
+
+def _delete_by_name(client: MetastoreClient, filesystem: Filesystem, manifest: DdlManifest) -> bool:
+    """On an object store: what nobody has a table, a partition or a database in again."""
+    going = [move.source for move in manifest.moves if not move.staged and not move.target]
+    taken: Looks[tuple[str, ...], set[str]] = Looks(lambda places: client.catalog.taken_places(places, homes=True))
+    found = False
+    for some in chunks(going, _ASKED_AT_ONCE):
+        for source in some:
+            if source not in taken.at(tuple(some)):
+                found = filesystem.delete(source, inside=parent_of(source)) or found
     return found
 
 
@@ -306,7 +318,8 @@ def _undo_made(client: MetastoreClient, filesystem: Filesystem, job: Job, manife
 
     They are done with before: jobs of one txn are fenced in the order of their statements, the last one first.
     """
-    made = [place for place in manifest.made if client.catalog.owner_of_location(place, around=False) is None]
+    taken = client.catalog.taken_places(manifest.made)
+    made = [place for place in manifest.made if place not in taken]
     if not made:
         return None
     for other in client.jobs.of_txn(job.txn_id):

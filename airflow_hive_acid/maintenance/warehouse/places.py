@@ -16,6 +16,7 @@ import json
 import logging
 import uuid
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, StorageUnavailableError, WarehouseMissingError
@@ -147,13 +148,17 @@ class Places:
             self._filesystem.make_directory(place)
             self.created(database, place)
 
-    def require_absent(self, database: str, location: str) -> None:
+    def require_absent(
+        self, database: str, location: str, owner_of: Callable[[str], str | None] | None = None
+    ) -> None:  # fmt: skip
         """Return when a directory may be absent: its place is there, and the catalog has no table for it.
 
+        :param owner_of: who has it, for whoever asks about many.
         :raises WarehouseMissingError: otherwise.
         """
         self.require(database, location)
-        owner = self._client.catalog.owner_of_location(location, around=False)
+        ask = owner_of or partial(self._client.catalog.owner_of_location, around=False)
+        owner = ask(location)
         if owner is not None:
             require_directory(self._filesystem, owner, location)
 

@@ -12,7 +12,7 @@ from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
-    from airflow_hive_acid.metastore.catalog.rows.drop import check_droppable, delete_storage, forget_object
+    from airflow_hive_acid.metastore.catalog.rows.drop import check_droppable, delete_storage, forget_partitions
     from airflow_hive_acid.metastore.catalog.rows.objects import without_skew
     from airflow_hive_acid.metastore.catalog.rows.partitions import (
         delete_partitions,
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     )
     from airflow_hive_acid.metastore.catalog.rows.places import (
         lock_places,
-        read_owned,
         read_owner_of,
         require_own_place,
+        share_files,
     )
     from airflow_hive_acid.metastore.catalog.rows.privileges import (
         Entries,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         require_database,
         sharing_columns,
     )
+    from airflow_hive_acid.metastore.catalog.rows.sharing import Strangers, read_owned
     from airflow_hive_acid.metastore.catalog.rows.statistics import ColumnStatistics, Counted, Look
     from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
     from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
@@ -128,6 +129,7 @@ else:
             "Securable": "rows.privileges",
             "Storage": "values.model",
             "StorageFormat": "values.formats",
+            "Strangers": "rows.sharing",
             "Table": "values.model",
             "TableDefinition": "values.model",
             "TableWrite": "writer",
@@ -141,7 +143,7 @@ else:
             "delete_partitions": "rows.partitions",
             "delete_storage": "rows.drop",
             "find_partitions": "rows.partitions",
-            "forget_object": "rows.drop",
+            "forget_partitions": "rows.drop",
             "lock_places": "rows.places",
             "may_become": "values.alteration",
             "named_by": "rows.partitions",
@@ -156,7 +158,7 @@ else:
             "partition_text": "thrift.text",
             "put_entry": "rows.privileges",
             "read_all_partitions": "rows.reader",
-            "read_owned": "rows.places",
+            "read_owned": "rows.sharing",
             "read_owner_of": "rows.places",
             "read_partitions_of": "rows.reader",
             "read_privileges": "rows.privileges",
@@ -169,6 +171,7 @@ else:
             "require_own_place": "rows.places",
             "require_view": "values.views",
             "securables": "rows.privileges",
+            "share_files": "rows.places",
             "sharing_columns": "rows.reader",
             "storage_format": "values.formats",
             "table_text": "thrift.text",
@@ -215,6 +218,7 @@ __all__ = [
     "Securable",
     "Storage",
     "StorageFormat",
+    "Strangers",
     "Table",
     "TableDefinition",
     "TableWrite",
@@ -227,7 +231,7 @@ __all__ = [
     "delete_partitions",
     "delete_storage",
     "find_partitions",
-    "forget_object",
+    "forget_partitions",
     "lock_places",
     "may_become",
     "named_by",
@@ -255,6 +259,7 @@ __all__ = [
     "require_own_place",
     "require_view",
     "securables",
+    "share_files",
     "sharing_columns",
     "storage_format",
     "table_text",

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, select
 
 from airflow_hive_acid.errors import NoSuchObjectError
-from airflow_hive_acid.metastore.catalog.rows.drop import (
-    delete_storage,
-    forget_object,
-)
+from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_partitions
 from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
 from airflow_hive_acid.metastore.catalog.rows.partitions import (
     add_partitions,
@@ -206,7 +203,7 @@ class CatalogPartitions:
             self._changes.require_fenced(connection, key)
             self._changes.events.dropping_partitions(connection, table, [partition.id])
             delete_storage(connection, delete_partitions(connection, [partition.id]))
-            forget_object(connection, table.db, table.name, partition.name)
+            forget_partitions(connection, key, [partition.name])
             return partition
 
         return self._changes.run(operation)

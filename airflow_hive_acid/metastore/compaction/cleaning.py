@@ -23,6 +23,7 @@ from airflow_hive_acid.metastore.compaction.rows import (
     clean_text,
     move_to_history,
     next_request_id,
+    next_request_ids,
     same_resource,
 )
 from airflow_hive_acid.metastore.database.clock import clock_ms
@@ -48,6 +49,12 @@ _CLEANUP = CompactionType.ABORT_TXN_CLEANUP.value
 _HIDDEN_SINCE = select(_cq.CQ_PARTITION).where(
     _cq.CQ_DATABASE == bindparam("db"), _cq.CQ_TABLE == bindparam("tbl"), _cq.CQ_PARTITION.is_not(None),
     _cq.CQ_STATE == CompactionState.READY_FOR_CLEANING.value, _cq.CQ_HIGHEST_WRITE_ID >= bindparam("write_id"),
+)  # fmt: skip
+_INSERT_SOFT_DELETE = insert(COMPACTION_QUEUE).values(
+    CQ_ID=bindparam("id"), CQ_DATABASE=bindparam("db"), CQ_TABLE=bindparam("tbl"), CQ_PARTITION=bindparam("part"),
+    CQ_STATE=CompactionState.READY_FOR_CLEANING.value, CQ_TYPE=CompactionType.MAJOR.value,
+    CQ_TBLPROPERTIES=bindparam("properties"), CQ_ENQUEUE_TIME=clock_ms(), CQ_TXN_ID=bindparam("txn_id"),
+    CQ_HIGHEST_WRITE_ID=bindparam("highest"),
 )  # fmt: skip
 
 
@@ -81,7 +88,7 @@ def finish_cleaning(
     written = [_ctc.CTC_DATABASE == resource.database, _ctc.CTC_TABLE == resource.table]
     if resource.partition is not None:
         # A Hive's static inserts spell it in their own way.
-        names = unambiguous_spellings(connection, resource.table_name, resource.partition)
+        names = unambiguous_spellings(connection, resource.table_name, [resource.partition])
         written.append(_ctc.CTC_PARTITION.in_(names))
     if highest is not None:
         written.append(_ctc.CTC_WRITEID <= highest)
@@ -133,15 +140,34 @@ def insert_soft_delete(
     connection: Connection, resource: Resource, location: str, *, txn_id: int, highest_write_id: int, purge: bool
 ) -> int:
     """Leave a dropped directory to the Cleaner; the commit of ``txn_id`` fills in from when nobody can read it."""
-    properties = {"location": location, **({"ifPurge": "true"} if purge else {})}
-    request_id = next_request_id(connection)
-    connection.execute(insert(COMPACTION_QUEUE).values(
-        CQ_ID=request_id, CQ_DATABASE=resource.database, CQ_TABLE=resource.table, CQ_PARTITION=resource.partition,
-        CQ_STATE=CompactionState.READY_FOR_CLEANING.value, CQ_TYPE=CompactionType.MAJOR.value,
-        CQ_TBLPROPERTIES=format_properties(properties), CQ_ENQUEUE_TIME=clock_ms(), CQ_TXN_ID=txn_id,
-        CQ_HIGHEST_WRITE_ID=highest_write_id,
-    ))  # fmt: skip
+    dropped = [(resource, location)]
+    (request_id,) = insert_soft_deletes(
+        connection, dropped, txn_id=txn_id, highest_write_id=highest_write_id, purge=purge
+    )
     return request_id
+
+
+def insert_soft_deletes(
+    connection: Connection, dropped: Sequence[tuple[Resource, str]], *, txn_id: int, highest_write_id: int, purge: bool
+) -> range:
+    """The same for several directories of one drop.
+
+    :param dropped: tables or partitions, each with its directory.
+    :return: ids of the requests, in this order.
+    """
+    if not dropped:
+        return range(0)
+    ids = next_request_ids(connection, len(dropped))
+    rows = [
+        {
+            "id": request_id, "db": resource.database, "tbl": resource.table, "part": resource.partition,
+            "properties": format_properties({"location": location, **({"ifPurge": "true"} if purge else {})}),
+            "txn_id": txn_id, "highest": highest_write_id,
+        }
+        for request_id, (resource, location) in zip(ids, dropped, strict=True)
+    ]  # fmt: skip
+    connection.execute(_INSERT_SOFT_DELETE, rows)
+    return ids
 
 
 def dropped_since(connection: Connection, table: TableName, write_id: int) -> set[str]:

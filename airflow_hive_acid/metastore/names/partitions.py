@@ -257,15 +257,15 @@ def in_both_spellings(
     return sa.union(rows(column), rows(twice(column)).where(needs_escapes(column)))
 
 
-def unambiguous_spellings(connection: Connection, table: TableName, partition: str) -> tuple[str, ...]:
-    """The spellings of a partition that mean no other one of the catalog: what may be forgotten with it.
+def unambiguous_spellings(connection: Connection, table: TableName, partitions: Iterable[str]) -> list[str]:
+    """The spellings of partitions that mean no other one of the catalog: what may be forgotten with them.
 
-    :param partition: the catalog's name.
+    :param partitions: the catalog's names, as many as fit into one statement.
     """
-    other = escaped_twice(partition)
-    if other == partition:
-        return (partition,)
-    return (partition,) if _exists(connection, table, other) else (partition, other)
+    names = list(partitions)
+    others = [other for name in names if (other := escaped_twice(name)) != name]
+    there = _there(connection, table, others) if others else set()
+    return list(dict.fromkeys((*names, *(other for other in others if other not in there))))
 
 
 def catalog_names(connection: Connection, table: TableName, stored: Iterable[str]) -> dict[str, str]:

@@ -19,11 +19,11 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import ReplicaDivergedError
 from airflow_hive_acid.format.id_ranges import IdRanges
-from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_partitions
 from airflow_hive_acid.metastore.catalog.rows.partitions import add_partitions, delete_partitions, find_partitions
 from airflow_hive_acid.metastore.catalog.rows.reader import read_tables_by_id
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
-from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
+from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_deletes
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.backend import lock_open_txns
 from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
@@ -350,13 +350,12 @@ def _change_partitions(connection: Connection, client: Verbs, table: TableAdvanc
     there = find_partitions(connection, table.table, list(table.gone))
     catalog.dropping_partitions(connection, now, [p.id for p in there.values()])
     delete_storage(connection, delete_partitions(connection, [p.id for p in there.values()]))
-    for partition in there.values():
-        forget_object(connection, *table.name, partition.name)
-        # Whoever reads it by an older snapshot goes on: the Cleaner removes it after them.
-        insert_soft_delete(
-            connection, Resource(*table.name, partition.name), partition.location, txn_id=sync_txn,
-            highest_write_id=table.write_ids.high_watermark, purge=False,
-        )  # fmt: skip
+    forget_partitions(connection, table.name, list(there))
+    # Whoever reads them by an older snapshot goes on: the Cleaner removes them after them.
+    insert_soft_deletes(
+        connection, [(Resource(*table.name, name), partition.location) for name, partition in there.items()],
+        txn_id=sync_txn, highest_write_id=table.write_ids.high_watermark, purge=False,
+    )  # fmt: skip
 
 
 def _number(connection: Connection, tables: Sequence[TableAdvance]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.metastore.catalog.catalog import Catalog
 from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
 from airflow_hive_acid.metastore.catalog.rows.places import SHARED, Places
+from airflow_hive_acid.metastore.catalog.rows.sharing import Sharers
 from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.leases.holders import fence
 from airflow_hive_acid.metastore.setup.abilities import require_verified
@@ -45,13 +46,16 @@ class HiveCatalog(Catalog):
                 may_share=lambda: client.settings.flag(SHARED), unit=lambda: client.claims.current,
             )
         )  # fmt: skip
-        places, locked = Places(client.database), LockedTables(self, client)
+        places, sharers, locked = Places(client.database), Sharers(client.database), LockedTables(self, client)
         self.roots = places.roots
         self.owner_of_location = places.owner_of_location
         self.home_in = places.home_in
-        self.shared_places = places.shared_places
-        self.shared_partition_places = places.shared_partition_places
-        tables, partitions = TableStatements(locked), PartitionStatements(locked, places)
+        self.shared_places = sharers.shared_places
+        self.shared_partition_places = sharers.shared_partition_places
+        self.owned_homes = sharers.owned_homes
+        self.taken_places = sharers.taken_places
+        self.strangers_in = sharers.strangers_in
+        tables, partitions = TableStatements(locked), PartitionStatements(locked, sharers)
         self.analyze = StatisticsStatements(locked).analyze
         self.alter_database = tables.alter_database
         self.alter_properties = tables.alter_properties

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.catalog.rows import alteration as rows
-from airflow_hive_acid.metastore.catalog.rows.places import read_sharer_of_partition
 from airflow_hive_acid.metastore.catalog.rows.reader import read_partitions_by_id
+from airflow_hive_acid.metastore.catalog.rows.sharing import read_homes_in, read_sharers_of_partitions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
@@ -48,14 +49,17 @@ class LockedTables:
         """A partition with all that belongs to it."""
         return read_partitions_by_id(connection, [partition.id])[partition.id]
 
-    def require_own_place(self, connection: Connection, table: Table, part: Partition) -> None:
+    def require_own_places(self, connection: Connection, table: Table, partitions: Sequence[Partition]) -> None:
         """Decision 10: a partition shares its directory with nothing."""
-        other = read_sharer_of_partition(connection, part.location, table.id, part.id)
-        if other is not None:
-            raise InvalidArgumentsError(
-                f"partition {part.name} of {table.qualified_name} cannot lie at {part.location}: it would share files "
-                f"with {other}; choose a directory of its own"
-            )
+        sharers = read_sharers_of_partitions(connection, table, partitions)
+        homes = read_homes_in(connection, [part.location for part in partitions])
+        for part in partitions:
+            other = sharers.get(part.id) or homes.get(part.location)
+            if other is not None:
+                raise InvalidArgumentsError(
+                    f"partition {part.name} of {table.qualified_name} cannot lie at {part.location}: it would share "
+                    f"files with {other}; choose a directory of its own"
+                )
 
     def locked(self, connection: Connection, key: TableName, before: Table) -> Table:
         """The table as it is now, its row locked; not another one that took its name meanwhile."""

@@ -11,7 +11,7 @@ from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, 
 from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.format.paths import join
 from airflow_hive_acid.metastore.catalog.rows import alteration as rows
-from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.rows.drop import delete_storage, forget_partitions
 from airflow_hive_acid.metastore.catalog.rows.ids import IdKind
 from airflow_hive_acid.metastore.catalog.rows.partitions import (
     add_partitions,
@@ -27,7 +27,7 @@ from airflow_hive_acid.metastore.catalog.values.partition_alteration import (
     change_partition,
     place_of_partition,
 )
-from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
+from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_deletes
 from airflow_hive_acid.metastore.compaction.model import CompactionState, Resource
 from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.rows.places import Places
+    from airflow_hive_acid.metastore.catalog.rows.sharing import Sharers
     from airflow_hive_acid.metastore.catalog.values.model import Partition, PartitionSpec, Table, WholePartition
     from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
     from airflow_hive_acid.metastore.names.objects import TableName
@@ -57,8 +57,8 @@ _NONE: Mapping[str, str] = {}
 class PartitionStatements:
     """The statements that change partitions."""
 
-    def __init__(self, tables: LockedTables, places: Places) -> None:
-        self._places = places
+    def __init__(self, tables: LockedTables, sharers: Sharers) -> None:
+        self._sharers = sharers
         self._tables = tables
         self._client = tables.client
         self._catalog = tables.catalog
@@ -220,20 +220,29 @@ class PartitionStatements:
             def change(connection: Connection) -> list[Partition]:
                 found = self._tables.locked(connection, key, table)
                 self._catalog.require_fenced(connection, key, ddl.txn_id, going)
-                ids = [self._catalog.partition_in(connection, found, part.name).id for part in dropped]
+                there = self._all_of(table, going, find_partitions(connection, found, going))
+                ids = [part.id for part in there]
                 self._catalog.events.dropping_partitions(connection, found, ids)
                 delete_storage(connection, delete_partitions(connection, ids))
-                for part in dropped:
-                    # This forgets the drop's own components, too; the request to the Cleaner comes after.
-                    forget_object(connection, key.database, key.name, part.name, dropped_by=ddl.txn_id)
-                    insert_soft_delete(
-                        connection, Resource(key.database, key.name, part.name), part.location, txn_id=ddl.txn_id,
-                        highest_write_id=write_id, purge=purge,
-                    )  # fmt: skip
+                # This forgets the drop's own components, too; the requests to the Cleaner come after.
+                forget_partitions(connection, key, going, dropped_by=ddl.txn_id)
+                left = [(Resource(key.database, key.name, part.name), part.location) for part in dropped]
+                insert_soft_deletes(connection, left, txn_id=ddl.txn_id, highest_write_id=write_id, purge=purge)
                 rows.advance_write_id(connection, found, write_id)
                 return dropped
 
             return ddl.commit(change)
+
+    @staticmethod
+    def _all_of(table: Table, names: Sequence[str], found: Mapping[str, Partition]) -> list[Partition]:
+        """Partitions in the order of their names here.
+
+        :raises NoSuchObjectError: when one is not there any more.
+        """
+        gone = next((name for name in names if name not in found), None)
+        if gone is not None:
+            raise NoSuchObjectError(f"{table.qualified_name} has no partition {gone}")
+        return [found[name] for name in names]
 
     def _in_the_way(self, key: TableName, partitions: Collection[str]) -> list[Job]:
         """Jobs that may still write into partitions which the statement has locked."""
@@ -251,9 +260,8 @@ class PartitionStatements:
         before = self._tables.whole(connection, partition)
         change = change_partition(table, before, asked)
         if change.is_moved(before) and not self._changes.may_share():
-            self._tables.require_own_place(
-                connection, table, replace(partition, location=change.after.storage.location or "")
-            )
+            moved = replace(partition, location=change.after.storage.location or "")
+            self._tables.require_own_places(connection, table, [moved])
         return before, change
 
     def _check_partition_free(self, table: Table, name: str, found: Mapping[str, Partition]) -> None:
@@ -301,8 +309,8 @@ class PartitionStatements:
                 )  # fmt: skip
                 if places and not self._changes.may_share():
                     lock_places(connection)
-                    for part in find_partitions(connection, found, [n for n in new if n in places]).values():
-                        self._tables.require_own_place(connection, found, part)
+                    placed = find_partitions(connection, found, [part for part in new if part in places])
+                    self._tables.require_own_places(connection, found, list(placed.values()))
                 self._catalog.events.partitions_added(connection, found, new)
                 rows.advance_write_id(connection, found, write_id)
                 return new
@@ -338,14 +346,13 @@ class PartitionStatements:
                 ids = [part.id for part in there]
                 self._catalog.events.dropping_partitions(connection, found, ids)
                 delete_storage(connection, delete_partitions(connection, ids))
-                for part in there:
-                    forget_object(connection, key.database, key.name, part.name)
+                forget_partitions(connection, key, [part.name for part in there])
                 return there
 
             going = []
             if purge or table.owns_files:
                 there = list(self._catalog.find_partitions(name, names).values())
-                shared = self._places.shared_partition_places(table, there)
+                shared = self._sharers.shared_partition_places(table, there)
                 for place, other in shared.items():  # an older version, or a Hive, has let them
                     log.warning("the files in %s were not removed: they are shared with %s", place, other)
                 going = [(part.location, "") for part in there if part.location not in shared]

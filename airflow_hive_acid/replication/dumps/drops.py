@@ -21,7 +21,7 @@ from airflow_hive_acid.metastore.catalog import (
     MANAGED_TABLE,
     delete_partitions,
     delete_storage,
-    forget_object,
+    forget_partitions,
     names_there,
     read_tables,
     read_whole_partitions,
@@ -165,8 +165,7 @@ def drop_partitions(
             site.client.catalog.require_fenced(connection, name, ddl.txn_id)
             site.client.catalog.events.dropping_partitions(connection, now, ids)
             delete_storage(connection, delete_partitions(connection, ids))
-            for stored in going:
-                forget_object(connection, *name, stored.name)
+            forget_partitions(connection, name, [stored.name for stored in going])
             return going, staying
 
         left: list[WholePartition] = []

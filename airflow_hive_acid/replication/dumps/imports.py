@@ -53,7 +53,7 @@ from airflow_hive_acid.metastore.catalog import (
     CatalogWriter,
     delete_partitions,
     delete_storage,
-    forget_object,
+    forget_partitions,
     lock_places,
     read_owner_of,
     read_partitions_of,
@@ -391,8 +391,7 @@ class _Import:
         if ids:
             self._client.catalog.events.dropping_partitions(connection, table, ids)
             delete_storage(connection, delete_partitions(connection, ids))
-            for stored in now.dropped:
-                forget_object(connection, *self._name, stored.name)
+            forget_partitions(connection, self._name, [stored.name for stored in now.dropped])
         if self._dump.write_ids is not None and now.table is not None and now.table.before is None:
             self._set_write_ids(connection, committing, aborted_txns)
 

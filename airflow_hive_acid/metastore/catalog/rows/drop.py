@@ -16,7 +16,6 @@ from airflow_hive_acid.format.partitions import is_escaped_twice
 from airflow_hive_acid.metastore.catalog.rows.objects import delete_unused_columns
 from airflow_hive_acid.metastore.catalog.rows.partitions import delete_partitions
 from airflow_hive_acid.metastore.database.database import chunks
-from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.names.partitions import unambiguous_spellings
 from airflow_hive_acid.metastore.schema.hive_catalog import (
     BUCKETING_COLS,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.values.model import Table
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 _BY_PARTITION = (
     (TXN_COMPONENTS, "TC"),
@@ -67,6 +67,8 @@ _BY_PARTITION = (
     (COMPACTION_METRICS_CACHE, "CMC"),
 )
 _BY_TABLE = ((TXN_TO_WRITE_ID, "T2W"), (NEXT_WRITE_ID, "NWI"))
+_FORGOTTEN_AT_ONCE = 400
+"""Partitions of one statement, each of which may have two names: together they fit into one IN list."""
 
 
 def check_droppable(name: str, tables: Sequence[str], *, cascade: bool) -> None:
@@ -138,44 +140,43 @@ def delete_database(connection: Connection, database_id: int) -> None:
         connection.execute(delete(child).where(child.c.DB_ID == database_id))
 
 
-def forget_object(
-    connection: Connection,
-    db: str,
-    table: str | None = None,
-    partition: str | None = None,
-    *,
-    dropped_by: int | None = None,
+def forget_object(connection: Connection, db: str, table: str | None = None) -> None:
+    """Delete what the txn tables remember of a database or a table."""
+    for target, prefix in (*_BY_PARTITION, *_BY_TABLE):
+        connection.execute(delete(target).where(*_matches(target, prefix, db, table)))
+
+
+def forget_partitions(
+    connection: Connection, table: TableName, partitions: Sequence[str], *, dropped_by: int | None = None
 ) -> None:
-    """Delete what the txn tables remember of a database, a table or one partition.
+    """Delete what the txn tables remember of partitions.
 
-    Of a partition the components are kept that may be of another one, as a Hive spells it, and those of txns that spell
-    it so: the Cleaner forgets them when it has seen that no files of theirs are left.
+    The components are kept that may be of another partition, as a Hive spells it, and those of txns that spell it so:
+    the Cleaner forgets them when it has seen that no files of theirs are left.
 
-    :param dropped_by: a txn that drops a partition beside others who read or write it. Of those that are open the
+    :param partitions: the catalog's names.
+    :param dropped_by: a txn that drops partitions beside others who read or write them. Of those that are open the
         components stay: an INSERT of a Hive that begins meanwhile adds the partition again, or is aborted and has left
         files that a partition which is added again must not show.
     """
-    for target, prefix in _BY_PARTITION:
-        conditions = _matches(target, prefix, db, table, partition)
-        if table is not None and partition is not None:
-            if target is TXN_COMPONENTS and is_escaped_twice(partition):
-                continue
-            if target is COMPLETED_TXN_COMPONENTS:
-                names = unambiguous_spellings(connection, TableName(db, table), partition)
-                conditions[-1] = target.c.CTC_PARTITION.in_(names)
+    # Many by one statement: most of these tables have no index of partitions, and drops make the queue long.
+    for batch in chunks(partitions, _FORGOTTEN_AT_ONCE):
+        for target, prefix in _BY_PARTITION:
+            names = list(batch)
+            conditions = _matches(target, prefix, table.database, table.name)
+            if target is TXN_COMPONENTS:
+                names = [name for name in names if not is_escaped_twice(name)]
+            elif target is COMPLETED_TXN_COMPONENTS:
+                names = unambiguous_spellings(connection, table, names)
             if target is TXN_COMPONENTS and dropped_by is not None:
                 opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o", TXNS.c.TXN_ID != dropped_by)
                 conditions.append(target.c.TC_TXNID.not_in(opened))
-        connection.execute(delete(target).where(*conditions))
-    if partition is None:
-        for target, prefix in _BY_TABLE:
-            connection.execute(delete(target).where(*_matches(target, prefix, db, table, None)))
+            if names:
+                connection.execute(delete(target).where(*conditions, target.c[f"{prefix}_PARTITION"].in_(names)))
 
 
-def _matches(target: Any, prefix: str, db: str, table: str | None, partition: str | None) -> list[Any]:
+def _matches(target: Any, prefix: str, db: str, table: str | None) -> list[Any]:
     conditions = [target.c[f"{prefix}_DATABASE"] == db]
     if table is not None:
         conditions.append(target.c[f"{prefix}_TABLE"] == table)
-    if partition is not None:
-        conditions.append(target.c[f"{prefix}_PARTITION"] == partition)
     return conditions

@@ -3,7 +3,7 @@
 ``file:/x``, ``file:///x`` and ``/x`` are one place, as are a trailing slash, ``//``, ``s3`` and ``s3a``, and a host
 with and without its default port. What real Hives have written is compared as it stands, so the database makes the
 usual form of each location: it looks at every row of SDS once for tables and once for partitions; one row comes back.
-No index of Hive's helps, and only CREATE, RENAME, DROP and LOCATION ask.
+No index of Hive's helps, and only CREATE, RENAME, DROP and LOCATION ask. Who asks about many asks once (``sharing``).
 """
 
 from __future__ import annotations
@@ -18,23 +18,19 @@ from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.paths import spellings, spellings_around
 from airflow_hive_acid.metastore.catalog.rows.reader import read_database, read_warehouse
 from airflow_hive_acid.metastore.catalog.values.model import check_location
-from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import database_name
 from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS, DBS, PARTITIONS, SDS, TBLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select
 
-    from airflow_hive_acid.metastore.catalog.values.model import Partition, Table
     from airflow_hive_acid.metastore.database.database import Database
 
 SHARED = "hive.acid.shared.locations"
 _CATALOG = "hive"
 _BESIDES = "besides"
-_AT_ONCE = 50
-"""Directories whose insides are looked for by one statement."""
 
 
 def lock_places(connection: Connection) -> None:
@@ -64,60 +60,12 @@ def require_no_table(connection: Connection, what: str, location: str) -> None:
 
     :raises InvalidArgumentsError: naming the table, and the remedy.
     """
-    other = read_sharer(connection, location, inside=False)
+    other = _read_user(connection, shares_files(SDS.c.LOCATION, location, around=True, inside=False))
     if other is not None:
         raise InvalidArgumentsError(
             f"{what} cannot lie at {location}: its tables would share files with {other}; choose another directory, or "
             f"set {SHARED} if both are meant to have these files"
         )
-
-
-def read_sharer(
-    connection: Connection, *locations: str, besides: int | None = None, others: ColumnElement[bool] | None = None,
-    around: bool = True, inside: bool = True,
-) -> str | None:  # fmt: skip
-    """A table, or a partition of one, that shares files with a directory, as text; None when nothing does.
-
-    :param besides: id of a table that does not count, with its partitions.
-    :param others: a condition on the tables that count.
-    :param around: also one in whose directory it lies.
-    :param inside: also one whose directory lies in it.
-    """
-    shares = shares_files(SDS.c.LOCATION, *locations, around=around, inside=inside)
-    counted = [] if besides is None else [TBLS.c.TBL_ID != besides]
-    counted += [] if others is None else [others]
-    table = read_owner(connection, shares, *counted)
-    if table is not None:
-        return f"table {table}"
-    return _read_partition(connection, shares, *counted)
-
-
-def read_sharer_of_dropped(
-    connection: Connection, *locations: str, table_id: int, part_ids: Sequence[int]
-) -> str | None:  # fmt: skip
-    """What shares files with directories of partitions of one table, besides those partitions; the table may lie around
-    them."""
-    shares = shares_files(SDS.c.LOCATION, *locations, around=True, inside=True)
-    here = shares_files(SDS.c.LOCATION, *locations, around=False, inside=True)
-    table = read_owner(connection, or_(and_(shares, TBLS.c.TBL_ID != table_id), here))
-    return f"table {table}" if table else _read_partition(connection, shares, PARTITIONS.c.PART_ID.not_in(part_ids))
-
-
-def read_sharer_of_partition(connection: Connection, location: str, table_id: int, part_id: int) -> str | None:
-    """The same for a partition: its own table may lie around it (decision 10)."""
-    shares = shares_files(SDS.c.LOCATION, location, around=True, inside=True)
-    here = shares_files(SDS.c.LOCATION, location, around=False, inside=True)
-    table = read_owner(connection, or_(and_(shares, TBLS.c.TBL_ID != table_id), here))
-    if table is not None:
-        return f"table {table}"
-    part = _read_partition(connection, shares, PARTITIONS.c.PART_ID != part_id)
-    return _database_in(connection, location) if part is None else part
-
-
-def read_owner(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
-    """A table whose own directory fulfils conditions, as ``db.table``."""
-    row = connection.execute(_TABLES.where(*conditions).limit(1)).first()
-    return None if row is None else f"{row.DB_NAME}.{row.TBL_NAME}"
 
 
 def read_owner_of(connection: Connection, location: str, *, around: bool) -> str | None:
@@ -132,22 +80,13 @@ def read_owner_of(connection: Connection, location: str, *, around: bool) -> str
     return None
 
 
-def read_owned(connection: Connection, locations: Iterable[str]) -> set[str]:
-    """Those of many directories in which, around which, or inside of which a table has files."""
-    owned: set[str] = set()
-    for batch in chunks(sorted(set(locations)), _AT_ONCE):
-        owns = shares_files(SDS.c.LOCATION, *batch, around=True, inside=True)
-        for owners in (TBLS, PARTITIONS):
-            of_one = select(SDS.c.LOCATION).join(owners, owners.c.SD_ID == SDS.c.SD_ID).where(owns)
-            for place in connection.execute(of_one).scalars():
-                owned |= {location for location in batch if share_files(place, location)}
-    return owned
-
-
-def _read_partition(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
-    """A partition whose directory fulfils conditions, as text."""
-    row = connection.execute(_PARTITIONS.where(*conditions).limit(1)).first()
-    return None if row is None else f"partition {row.PART_NAME} of {row.DB_NAME}.{row.TBL_NAME}"
+def _read_user(connection: Connection, condition: ColumnElement[bool]) -> str | None:
+    """A table or partition whose directory fulfils a condition, as text."""
+    table = connection.execute(_TABLES.where(condition).limit(1)).first()
+    if table is not None:
+        return f"table {table.DB_NAME}.{table.TBL_NAME}"
+    part = connection.execute(_PARTITIONS.where(condition).limit(1)).first()
+    return None if part is None else f"partition {part.PART_NAME} of {part.DB_NAME}.{part.TBL_NAME}"
 
 
 def _database_in(connection: Connection, location: str) -> str | None:
@@ -353,32 +292,3 @@ class Places:
         """A database whose directory is a directory or lies in it, or the warehouse; None when there is none."""
         place = check_location(location)
         return self._database.read(lambda connection: _database_in(connection, place))
-
-    def shared_places(self, locations: Sequence[str], db: str, table: str | None = None) -> dict[str, str]:
-        """Those of a table's directories (or of a database's tables) that others share, and with whom."""
-
-        def operation(connection: Connection) -> dict[str, str]:
-            own = (DBS.c.NAME == db) if table is None else and_(DBS.c.NAME == db, TBLS.c.TBL_NAME == table)
-            found: dict[str, str] = {}
-            for batch in chunks(list(locations), _AT_ONCE):
-                if read_sharer(connection, *batch, others=~own) is not None:
-                    looked = {place: read_sharer(connection, place, others=~own) for place in batch}
-                    found |= {place: other for place, other in looked.items() if other is not None}
-            return found
-
-        return self._database.read(operation)
-
-    def shared_partition_places(self, table: Table, partitions: Sequence[Partition]) -> dict[str, str]:
-        """Those of the directories of some of a table's partitions that anything else shares, and with whom."""
-
-        def operation(connection: Connection) -> dict[str, str]:
-            found: dict[str, str] = {}
-            for batch in chunks(list(partitions), _AT_ONCE):
-                ids = [part.id for part in batch]
-                places = [part.location for part in batch]
-                if read_sharer_of_dropped(connection, *places, table_id=table.id, part_ids=ids) is not None:
-                    looked = {p: read_sharer_of_dropped(connection, p, table_id=table.id, part_ids=ids) for p in places}
-                    found |= {place: other for place, other in looked.items() if other is not None}
-            return found
-
-        return self._database.read(operation)

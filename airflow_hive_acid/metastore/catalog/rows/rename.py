@@ -117,7 +117,7 @@ def _respelled(connection: Connection, target: Any, table: Table, old: str, new:
     if target is HIVE_LOCKS:
         return [(stored, escaped_twice(new)) for stored in reversed(spellings(old))]
     both = target in (TXN_COMPONENTS, COMPLETED_TXN_COMPONENTS, WRITE_SET)
-    names = unambiguous_spellings(connection, TableName(table.db, table.name), old) if both else (old,)
+    names = unambiguous_spellings(connection, TableName(table.db, table.name), [old]) if both else [old]
     return [(stored, new if stored == old else escaped_twice(new)) for stored in names]
 
 

@@ -308,16 +308,15 @@ def test_files_of_somebody_else_do_not_become_a_partition_of_an_acid_table(engin
 
 
 def test_partitions_of_a_plain_table_are_dropped_together_or_not_at_all(engine, client, plain, monkeypatch):
-    """The transaction breaks after the first of them was forgotten."""
+    """The transaction breaks when both were forgotten."""
     engine.run(f"ALTER TABLE {plain} ADD PARTITION (k='a') PARTITION (k='b')")
     forgotten = []
 
-    def forget(connection, db, table=None, partition=None):
-        forgotten.append(partition)
-        if len(forgotten) == 2:
-            raise NoSuchObjectError("broken")
+    def forget(connection, table, partitions):
+        forgotten.extend(partitions)
+        raise NoSuchObjectError("broken")
 
-    monkeypatch.setattr("airflow_hive_acid.metastore.statements.partitions.forget_object", forget)
+    monkeypatch.setattr("airflow_hive_acid.metastore.statements.partitions.forget_partitions", forget)
     with pytest.raises(NoSuchObjectError, match="broken"):
         engine.run(f"ALTER TABLE {plain} DROP PARTITION (k >= 'a')")
     assert (forgotten, names(client, plain)) == (["k=a", "k=b"], ["k=a", "k=b"])

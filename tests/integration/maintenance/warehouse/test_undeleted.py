@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore
 from airflow_hive_acid.maintenance.doctor.rules import Check
 from airflow_hive_acid.maintenance.warehouse.ddl_work import DdlManifest, Move, finish, places_left
+from airflow_hive_acid.maintenance.warehouse.looks import Looks
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_JOB
 from airflow_hive_acid.metastore.txns import DDL_KIND, Job, JobState
 
@@ -201,6 +203,33 @@ def test_what_was_dropped_by_its_name_is_left_alone_where_a_database_lies_now(
     client.catalog.drop_database("e")
     assert finish(client, fs, job)
     assert not fs.exists(place)
+
+
+def test_many_directories_on_an_object_store_are_asked_about_together(
+    client: MetastoreClient, fs: Filesystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the catalog takes five seconds, and nothing else takes any time."""
+    now, asked = [0.0], []
+    taken_places = client.catalog.taken_places
+
+    def taking_its_time(places: Any, **named: Any) -> Any:
+        asked.append(places)
+        now[0] += 5
+        return taken_places(places, **named)
+
+    monkeypatch.setattr(client.catalog, "taken_places", taking_its_time)
+    monkeypatch.setattr("airflow_hive_acid.maintenance.warehouse.ddl_work.Looks", partial(Looks, clock=lambda: now[0]))
+    places = [f"{tmp_path.as_uri()}/{name}" for name in "abc"]
+    for place in places:
+        fs.make_directory(place)
+    client.catalog.create_database("e", location=places[1])
+    manifest = DdlManifest(tuple(Move(place, "") for place in places)).to_document()
+    job = Job(
+        "j", 1, "d.t", None, 0, 1, DDL_KIND, tmp_path.as_uri(), None, None, JobState.COMMITTED, manifest, None, 0, 0
+    )
+    assert finish(client, fs, job)
+    assert [fs.exists(place) for place in places] == [False, True, False]
+    assert len(asked) == 1
 
 
 def test_a_dropped_partition_that_the_cleaner_cannot_delete_is_found(

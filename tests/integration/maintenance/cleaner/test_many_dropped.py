@@ -1,0 +1,180 @@
+"""Many partitions that are dropped together: the Cleaner asks the catalog once for several, and keeps others' files."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.maintenance import run_cleaner
+from airflow_hive_acid.maintenance.cleaner.cleaner import explain_cleaning
+from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.looks import Looks
+from airflow_hive_acid.metastore.catalog import TableDefinition
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS, SDS
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_TXN_COMPONENTS
+from tests.integration.maintenance.cycles.steps import change, pass_time, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+
+pytestmark = pytest.mark.every_database
+
+
+@pytest.fixture
+def slow(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    """A look at the catalog takes five seconds, and nothing else takes any time; what was looked at."""
+    now, looked = [0.0], []
+    real = client.catalog.strangers_in
+
+    def strangers_in(*place: Any) -> Any:
+        looked.append(place)
+        now[0] += 5
+        return real(*place)
+
+    monkeypatch.setattr(client.catalog, "strangers_in", strangers_in)
+    monkeypatch.setattr("airflow_hive_acid.maintenance.cleaner.owners.Looks", partial(Looks, clock=lambda: now[0]))
+    return looked
+
+
+def dropped(client: MetastoreClient, fs: Filesystem, table: Any, partitions: Iterable[str]) -> list[str]:
+    """Partitions with rows that are dropped by one statement."""
+    names = list(partitions)
+    for name in names:
+        table.insert(2, name)
+    client.catalog.drop_partitions(table.name, names, files=WarehouseFiles(client, fs))
+    pass_time(client)
+    return names
+
+
+def relocate(client: MetastoreClient, partition: str, location: str) -> None:
+    """What a real Hive has written, as it stands."""
+    found = client.catalog.get_partition("default.p", partition)
+    of_one = sa.select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.PART_ID == found.id)
+    change(client, sa.update(SDS).where(SDS.c.SD_ID.in_(of_one)).values(LOCATION=location))
+
+
+def test_one_look_at_the_catalog_serves_many_dropped_partitions(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], slow: list[Any]
+) -> None:
+    table = make_table("default.p", "k")
+    table.insert(1, "k=stays")
+    names = dropped(client, fs, table, ["k=a", "k=b", "k=c", "k=d"])
+    fs.delete(table.place("k=b"), inside=table.location)  # a Cleaner that was killed has got as far as that
+    assert {outcome.kind for outcome in explain_cleaning(client, fs)} == {Kind.CLEANED}
+    assert len(slow) == 1
+    outcomes = run_cleaner(client, fs)
+    assert [outcome.kind for outcome in outcomes] == [Kind.CLEANED] * 4
+    assert len(slow) == 2
+    assert not any(fs.exists(table.place(name)) for name in names)
+    assert fs.exists(table.place("k=stays"))
+    assert client.show_locks() == []
+
+
+def test_what_is_others_by_now_stays_among_many_that_go(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], slow: list[Any]
+) -> None:
+    """
+    t1  six partitions are dropped by one statement
+    t2  k=b is added again where it was; k=c is added again, and lies elsewhere
+    t3  a Hive lets another partition lie in the place of k=d, another table inside that of k=e
+    t4  the Cleaner comes, and goes by one look at the catalog
+    """
+    table = make_table("default.p", "k")
+    table.insert(1, "k=z")
+    dropped(client, fs, table, ["k=a", "k=b", "k=c", "k=d", "k=e", "k=f"])
+    client.catalog.add_partitions("default.p", ["k=b", "k=c"])
+    relocate(client, "k=c", f"{table.location}/elsewhere")
+    relocate(client, "k=z", table.place("k=d"))
+    columns = client.catalog.get_table("default.p").columns
+    client.catalog.create_table(TableDefinition("default", "x", columns, location="file:/x/x", external=True))
+    moved = sa.update(SDS).where(SDS.c.LOCATION == "file:/x/x").values(LOCATION=f"{table.place('k=e')}/in")
+    change(client, moved)
+    pass_time(client)
+    outcomes = {outcome.resource.partition: outcome for outcome in run_cleaner(client, fs)}
+    kinds = {name: outcome.kind for name, outcome in outcomes.items()}
+    refused = {"k=d": Kind.REFUSED, "k=e": Kind.REFUSED}
+    assert kinds == {name: refused.get(name, Kind.CLEANED) for name in ("k=a", "k=b", "k=c", "k=d", "k=e", "k=f")}
+    assert "belongs to partition k=z of default.p now" in outcomes["k=d"].reason
+    assert "belongs to table default.x now" in outcomes["k=e"].reason
+    left = [name for name in ("k=a", "k=b", "k=c", "k=d", "k=e", "k=f") if fs.exists(table.place(name))]
+    assert left == ["k=b", "k=d", "k=e"]
+    assert len(slow) == 1
+
+
+def test_a_partition_that_is_added_again_behind_the_look_is_seen_under_the_lock(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], slow: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """
+    t1  the Cleaner has looked at the catalog, for k=a
+    t2            k=b is added again, and its directory spelled as the catalog does not spell it
+    t3  the Cleaner comes to k=b, with the same look
+    """
+    table = make_table("default.p", "k")
+    dropped(client, fs, table, ["k=a", "k=b"])
+    lock = client.lock
+
+    def locking(*given: Any, **named: Any) -> Any:
+        response = lock(*given, **named)
+        if named.get("agent_info", "").startswith("cleaning") and given[0][0].partition == "k=b":
+            client.catalog.add_partitions("default.p", ["k=b"])
+            relocate(client, "k=b", f"{table.location}//k=b")
+        return response
+
+    monkeypatch.setattr(client, "lock", locking)
+    kinds = {outcome.resource.partition: outcome.kind for outcome in run_cleaner(client, fs)}
+    assert kinds == {"k=a": Kind.CLEANED, "k=b": Kind.WAITING}
+    assert fs.exists(table.place("k=b"))
+    assert len(slow) == 1
+
+
+def test_what_is_remembered_of_many_goes_with_them_and_nothing_else(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than one statement takes, and names that a Hive escapes twice."""
+    monkeypatch.setattr("airflow_hive_acid.metastore.catalog.rows.drop._FORGOTTEN_AT_ONCE", 2)
+    table = make_table("default.p", "k")
+    table.insert(1, "k=stays")
+    table.insert(1, "k=a%252Fb")  # the value a%2Fb, which is also how a Hive spells that of a/b
+    for partition in ("k=a%2Fb", "k=c%2Fd"):
+        table.insert(1, partition)
+    spelled = COMPLETED_TXN_COMPONENTS.c.CTC_PARTITION
+    change(client, sa.update(COMPLETED_TXN_COMPONENTS).where(spelled == "k=c%2Fd").values(CTC_PARTITION="k=c%252Fd"))
+    client.compactions.enqueue("default.p", "k=stays")
+    names = dropped(client, fs, table, [f"k={n}" for n in range(5)])
+    client.catalog.drop_partitions("default.p", ["k=a%2Fb", "k=c%2Fd"], files=WarehouseFiles(client, fs))
+    assert {row["CTC_PARTITION"] for row in rows(client, COMPLETED_TXN_COMPONENTS)} == {"k=stays", "k=a%252Fb"}
+    assert len({row["CQ_ID"] for row in rows(client, COMPACTION_QUEUE)}) == 8
+    left = {request.resource.partition: request.soft_deleted_location for request in client.compactions.show()}
+    assert left == {"k=stays": None} | {name: table.place(name) for name in (*names, "k=a%2Fb", "k=c%2Fd")}
+
+
+def test_a_drop_of_many_sends_as_many_statements_to_the_queue_as_one_of_few(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """It has no index of partitions, and grows with the drop."""
+    table = make_table("default.p", "k")
+    seen: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if "COMPACTION_QUEUE" in statement:
+            seen.append(statement)
+
+    def statements_of_drop(names: list[str]) -> int:
+        client.catalog.add_partitions("default.p", names)
+        seen.clear()
+        client.catalog.drop_partitions(table.name, names, files=WarehouseFiles(client, fs))
+        return len(seen)
+
+    sa.event.listen(client.database.engine, "before_cursor_execute", note)
+    try:
+        assert statements_of_drop(["k=a", "k=b"]) == statements_of_drop([f"k={n}" for n in range(20)]) > 0
+    finally:
+        sa.event.remove(client.database.engine, "before_cursor_execute", note)
