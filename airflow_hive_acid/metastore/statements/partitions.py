@@ -79,15 +79,17 @@ class PartitionStatements:
         before = self._catalog.get_partition(name, spec)
         new_name = table.partition_name(new_spec)
         self._check_partition_free(table, new_name, self._catalog.find_partitions(name, [new_name]))
-        by_name = files is not None and before.location == join(table.location, before.name)
-        target = join(table.location, new_name) if by_name else before.location
         locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in sorted((before.name, new_name))]
         with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
             names = (before.name, new_name)
             if files is not None:
                 files.fence(self._in_the_way(key, names))
-                if table.is_transactional:
-                    files.require_nothing_left(table, before)
+            # R3: its directory, under the lock; SET LOCATION may have changed it while this waited.
+            before = self._catalog.get_partition(name, before.name)
+            if files is not None and table.is_transactional:
+                files.require_nothing_left(table, before)
+            by_name = files is not None and before.location == join(table.location, before.name)
+            target = join(table.location, new_name) if by_name else before.location
             write_id = ddl.allocate(key) if table.is_transactional else None
 
             def change(connection: Connection) -> Partition:
@@ -214,6 +216,8 @@ class PartitionStatements:
         going = [part.name for part in dropped]
         with ddl_transaction(self._client, locks, agent_info=agent_info, type=TxnType.SOFT_DELETE) as ddl:
             files.fence(self._in_the_way(key, going))
+            # R3: their directories, under the locks; somebody may have changed them while this waited.
+            dropped = self._all_of(table, going, self._catalog.find_partitions(name, going))
             write_id = ddl.allocate(key)
             files.hide(ddl.txn_id, write_id, table, dropped)
 

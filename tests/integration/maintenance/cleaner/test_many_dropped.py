@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.txns import Job
 
 pytestmark = pytest.mark.every_database
 
@@ -178,3 +179,51 @@ def test_a_drop_of_many_sends_as_many_statements_to_the_queue_as_one_of_few(
         assert statements_of_drop(["k=a", "k=b"]) == statements_of_drop([f"k={n}" for n in range(20)]) > 0
     finally:
         sa.event.remove(client.database.engine, "before_cursor_execute", note)
+
+
+def test_a_drop_goes_by_where_its_partitions_lie_when_it_has_its_locks(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """
+    t1  DROP PARTITION knows where k=a lies, and waits for its lock
+    t2            SET LOCATION of k=a
+    t3  the drop is granted its lock
+    """
+    table = make_table("default.p", "k")
+    table.insert(1, "k=a")
+    new = f"{table.location}/elsewhere"
+
+    class Late(WarehouseFiles):
+        def fence(self, jobs: Iterable[Job]) -> None:
+            fs.make_directory(new)
+            relocate(client, "k=a", new)
+            super().fence(list(jobs))
+
+    (gone,) = client.catalog.drop_partitions("default.p", ["k=a"], files=Late(client, fs))
+    assert gone.location == new
+    (request,) = client.compactions.show(table="p")
+    assert request.soft_deleted_location == new
+    assert fs.list_files(new)
+
+
+def test_a_rename_goes_by_where_its_partition_lies_when_it_has_its_locks(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """
+    t1  RENAME of k=a to k=b knows where k=a lies, and waits for its lock
+    t2            SET LOCATION of k=a
+    t3  the rename is granted its lock
+    """
+    table = make_table("default.p", "k")
+    table.insert(1, "k=a")
+    new = f"{table.location}/elsewhere"
+
+    class Late(WarehouseFiles):
+        def fence(self, jobs: Iterable[Job]) -> None:
+            fs.rename_directory(table.place("k=a"), new)
+            relocate(client, "k=a", new)
+            super().fence(list(jobs))
+
+    renamed = client.catalog.rename_partition("default.p", "k=a", "k=b", files=Late(client, fs))
+    assert (renamed.name, renamed.location) == ("k=b", new)
+    assert fs.list_files(new)
