@@ -160,7 +160,7 @@ class Bench:
             (self._root / name / "base_0000002").mkdir(parents=True)
             rows.append({
                 "CQ_ID": self._cleaned + i + 1, "CQ_DATABASE": "db", "CQ_TABLE": "events", "CQ_PARTITION": name,
-                "CQ_STATE": "r", "CQ_TYPE": "a", "CQ_HIGHEST_WRITE_ID": 2, "CQ_NEXT_TXN_ID": 3, "CQ_COMMIT_TIME": 1,
+                "CQ_STATE": "r", "CQ_TYPE": "a", "CQ_HIGHEST_WRITE_ID": 2, "CQ_NEXT_TXN_ID": 1, "CQ_COMMIT_TIME": 1,
                 "CQ_TBLPROPERTIES": format_properties({"location": f"file:{self._root}/{name}"}),
             })  # fmt: skip
         self._cleaned += number
