@@ -275,9 +275,13 @@ class Table:
         """
         values = self._partition_values(spec)
         if isinstance(spec, Mapping):
-            self.partition_name(spec)  # refuses what is no value; a name may be one that a Hive left (hour=01)
+            self.partition_name(spec)  # refuses what is no value
             given = {key.lower(): value for key, value in spec.items()}
             values = [None if (value := given[c.name]) is None else str(value) for c in self.partition_columns]
+        else:
+            for column, value in zip(self.partition_columns, values, strict=True):
+                # Any text that can be stored: a name may be one that a Hive left (hour=01).
+                check_partition_value(f"{column.name} of {self.qualified_name}", "string", value or "")
         return Spellings.of(
             ((c.name, c.type, value or "") for c, value in zip(self.partition_columns, values, strict=True)),
             by_name=not isinstance(spec, Mapping),
