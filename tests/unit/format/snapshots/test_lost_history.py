@@ -8,7 +8,7 @@ from airflow_hive_acid.errors import HistoryGoneError, InvalidArgumentsError
 from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.format.changes import as_of, lost_history
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.metastore.listing.history import list_at, parse_moment, shown_moment
+from airflow_hive_acid.metastore.listing.history import TableHistory, list_at, parse_moment, shown_moment
 from airflow_hive_acid.metastore.names.objects import TableName
 
 NOW = ValidWriteIdList(9, frozenset(), frozenset({3}), None, "db.t")
@@ -58,12 +58,16 @@ def test_rows_that_do_not_say_whose_they_are_cannot_be_divided() -> None:
 
 def test_what_was_committed_later_counts_as_open() -> None:
     times = {4: 100, 5: 300, 6: 200, 7: 200, 8: 400, 9: 150}
-    then = list_at(KEY, times, NOW, 200)
+    then = list_at(KEY, TableHistory((), times, 0), NOW, 200)
     assert [w for w in range(1, 10) if then.is_valid(w)] == [1, 2, 4, 6, 7, 9]
     assert not then.is_valid_base(5)
-    assert list_at(KEY, {}, NOW, 200) == NOW
+    assert list_at(KEY, TableHistory((), {}, 0), NOW, 200) == NOW
     with pytest.raises(HistoryGoneError, match=r"when write id 7 of db\.t was committed is not known"):
-        list_at(KEY, {w: t for w, t in times.items() if w != 7}, NOW, 200)
+        list_at(KEY, TableHistory((), {w: t for w, t in times.items() if w != 7}, 0), NOW, 200)
+    given_up = TableHistory((), {w: t for w, t in times.items() if w != 7}, 0, aborted=frozenset({7}))
+    assert list_at(KEY, given_up, NOW, 200).is_valid(7), "nothing is left of it, and nothing to be found"
+    came_together = TableHistory((), {4: 100}, 0, runs=((5, 7, 150), (8, 9, 300)))
+    assert [w for w in range(1, 10) if list_at(KEY, came_together, NOW, 200).is_valid(w)] == [1, 2, 4, 5, 6, 7]
 
 
 def test_times_are_utc_unless_they_say_a_zone() -> None:
