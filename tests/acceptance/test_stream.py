@@ -98,6 +98,8 @@ def test_an_application_whose_jvm_is_killed_is_told_of_and_goes_on_where_it_was(
     assert engine.query("SELECT customer, city FROM shop.customers ORDER BY customer").rows == [
         [f"c{i}", f"city {FILES - 1}"] for i in range(ROWS)
     ]
-    assert {s.name: (s.batches, s.running) for s in client.streams.all()} == {
-        "orders": (FILES, False), "customers": (FILES, False),
-    }  # fmt: skip
+    streams = {stream.name: stream for stream in client.streams.all()}
+    assert {name: stream.running for name, stream in streams.items()} == {"orders": False, "customers": False}
+    for stream in streams.values():
+        # Spark's source of files notes a file before the micro-batch is noted: killed between, the next one has two.
+        assert FILES - len(moments) <= stream.batches <= FILES
