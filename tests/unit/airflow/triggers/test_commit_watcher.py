@@ -339,17 +339,16 @@ def test_stream_over_a_log_of_a_backup_ends_so_that_its_watchers_begin_again(tab
 
     async def story():
         stream = CommitProducer(conn_id).open_stream()
-        async with asyncio.timeout(60):
-            first = asyncio.create_task(anext(stream))
-            while not first.done():
-                await asyncio.to_thread(write, tables, "k=a")
-            with tables.database.transaction() as connection:
-                later = NOTIFICATION_LOG.c.EVENT_TIME + 60
-                connection.execute(sa.update(NOTIFICATION_LOG).values(EVENT_TIME=later))
-            await anext(stream)
+        first = asyncio.create_task(anext(stream))
+        while not first.done():
+            await asyncio.to_thread(write, tables, "k=a")
+        with tables.database.transaction() as connection:
+            later = NOTIFICATION_LOG.c.EVENT_TIME + 60
+            connection.execute(sa.update(NOTIFICATION_LOG).values(EVENT_TIME=later))
+        await anext(stream)
 
     with pytest.raises(InvalidArgumentsError, match="begins anew; so do its watchers"):
-        asyncio.run(story())
+        asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_watermark_of_a_quiet_table_moves_with_the_others_commits(tables, conn_id, monkeypatch):
