@@ -9,6 +9,7 @@ superfluous stays; every outcome says for whom, and is written down in HIVE_ACID
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
@@ -50,16 +51,18 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
             log.info("another Cleaner holds the mutex; nothing is done in this look")
             return []
         trash = Trash.of(client, filesystem)
-        places, owners = Places(client, filesystem), Owners(client)
+        places, owners = Places(client, filesystem), Owners(client, filesystem)
         fence_dead_jobs(client, filesystem)
         for over in client.pins.end_overdue():
             log.info("dropped %s", over)
-        for request in _ready(client, thresholds):
-            cleaning = Cleaning(
-                client, filesystem, thresholds, request, trash=trash, places=places, owners=owners
-            )  # fmt: skip
-            outcomes.append(cleaning.outcome())
-            _tell(client, outcomes[-1])
+        for part in _ready(client, thresholds):
+            owners.expect(part)
+            for request in part:
+                cleaning = Cleaning(
+                    client, filesystem, thresholds, request, trash=trash, places=places, owners=owners
+                )  # fmt: skip
+                outcomes.append(cleaning.outcome())
+                _tell(client, outcomes[-1])
         aborts = thresholds.aborted_txns, thresholds.aborted_age_ms, thresholds.fetch_size
         # Otherwise the Initiator asks for compactions where there are too many, as Hive before 4.0 did.
         wanted = client.settings.flag("hive.compactor.clean.aborts.using.cleaner")
@@ -76,7 +79,8 @@ def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[Cl
     """
     thresholds = CleanerThresholds.of(client.settings)
     trash = Trash.of(client, filesystem)
-    ready, owners = list(_ready(client, thresholds)), Owners(client)
+    ready, owners = list(chain.from_iterable(_ready(client, thresholds))), Owners(client, filesystem)
+    owners.expect(ready)
     outcomes = [
         Cleaning(client, filesystem, thresholds, request, trash=trash, dry_run=True, owners=owners).outcome()
         for request in ready
@@ -92,11 +96,11 @@ def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[Cl
     return outcomes
 
 
-def _ready(client: MetastoreClient, thresholds: CleanerThresholds) -> Iterator[Compaction]:
+def _ready(client: MetastoreClient, thresholds: CleanerThresholds) -> Iterator[list[Compaction]]:
     """All that wait, in parts: however many have to go on waiting, they keep no later one from its turn."""
     last = 0
     while part := client.compactions.find_ready_to_clean(thresholds.retention_ms, thresholds.fetch_size, last):
-        yield from part
+        yield part
         if len(part) < thresholds.fetch_size:
             return
         last = part[-1].id

@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
-from airflow_hive_acid.filesystem.absence import delete_or_prove, list_or_prove
+from airflow_hive_acid.filesystem.absence import list_or_prove
 from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.format.partitions import is_escaped_twice, readings
-from airflow_hive_acid.maintenance.cleaner.dropped import DroppedPartition
+from airflow_hive_acid.maintenance.cleaner.dropped import DroppedPartition, remove_listed
 from airflow_hive_acid.maintenance.cleaner.owners import Owners
 from airflow_hive_acid.maintenance.cleaner.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
@@ -108,7 +108,7 @@ class Cleaning:
         self._trash = trash
         self._dry_run = dry_run
         self._places = places or Places(client, filesystem)
-        self._owners = owners or Owners(client)
+        self._owners = owners or Owners(client, filesystem)
         self._removed: list[str] = []
         self._trashed: list[str] = []
         self._kept: list[str] = []
@@ -411,6 +411,8 @@ class Cleaning:
         if table is not None and partition is not None and paths.relative_to(partition.location, location) == "":
             # The partition was added again, in the same place: what is in it now is judged like any other.
             return self._delete_staying(location, looked, table, partition)
+        is_partition = table is not None and resource.partition is not None
+        whole = None if is_partition or self._dry_run else self._list_whole(location)  # before it is asked whose it is
         owner = self._owners.owner_of(resource, table, location)
         if owner is not None:
             reason = f"{location} belongs to {owner} now; nothing was removed"
@@ -419,17 +421,17 @@ class Cleaning:
         if self._dry_run:
             self._removed = [location]
             return self._outcome(Kind.CLEANED, f"the dropped directory {location} would be removed")
-        if resource.partition is not None and table is not None:
+        if is_partition and table is not None:
             owned = partial(self._owners.owner_of, resource, table, location)
             dropped = DroppedPartition(self._client, self._filesystem, request, location, root, owned)
             problem = dropped.remove(
                 lambda: self._list(location), lambda listing: self._hide_away(location, listing, looked, table)
             )
             self._removed = [*self._trashed, *dropped.removed]
-            if problem:
-                return self._outcome(Kind.WAITING, f"{resource} {problem}; looking again soon")
         else:
-            self._delete_one(location, root)
+            self._removed, problem = remove_listed(self._filesystem, location, whole, root)
+        if problem:
+            return self._outcome(Kind.WAITING, f"{resource} {problem}; looking again soon")
         # What a new table of that name has written since is not covered by this.
         self._client.compactions.mark_cleaned(request, Covered.EVERYTHING if table is None else Covered.NOTHING)
         return self._outcome(Kind.CLEANED, f"the dropped directory {location} was removed")
@@ -445,10 +447,9 @@ class Cleaning:
             self._dispose(location, [one for one in found if one.restorable], table, lacks)
         return self._removed
 
-    def _delete_one(self, location: str, root: str) -> None:
+    def _list_whole(self, location: str) -> list[FileInfo] | None:
         proof = partial(self._places.require, self._request.resource.database, location)
-        if delete_or_prove(self._filesystem, location, inside=root, proof=proof):
-            self._removed.append(location)
+        return list_or_prove(self._filesystem, [location], proof, recursive=False)[location]
 
     def _root_of(self, location: str) -> str | None:
         """The warehouse or database directory that contains a location."""

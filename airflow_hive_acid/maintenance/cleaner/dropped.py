@@ -75,14 +75,14 @@ class DroppedPartition:
     """The directory of one partition that was dropped.
 
     :param request: the drop, as the queue has it.
-    :param owner: says who has files in the directory now; None: nobody.
+    :param owner: says who has the directory in which these lie now; None: nobody.
     :param root: the directory that contains it.
     :ivar removed: URIs of what is gone: the directory, or what of it went alone.
     """
 
     def __init__(
         self, client: MetastoreClient, filesystem: Filesystem, request: Compaction, location: str, root: str,
-        owner: Callable[[], str | None],
+        owner: Callable[[Sequence[FileInfo]], str | None],
     ) -> None:  # fmt: skip
         self._client = client
         self._filesystem = filesystem
@@ -120,7 +120,7 @@ class DroppedPartition:
         name, gap = self._request.resource.table_name, self._client.gap_timeout_ms
         fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap))
         # R3: asked again under the lock, and behind the snapshot; it may have been added in between.
-        if not self._is_asked() or self._owner() is not None:
+        if not self._is_asked() or self._owner(listing) is not None:
             return "was added again or renamed meanwhile"
         found = judge_dropped(listing, self._request.highest_write_id or 0, fresh.write_ids[name])
         gone = set(hide_away(listing))
@@ -147,3 +147,19 @@ class DroppedPartition:
             hold.beat()
             self._filesystem.delete(entry.path, inside=self._location)
             self.removed.append(entry.path)
+
+
+def remove_listed(
+    filesystem: Filesystem, location: str, listing: Sequence[FileInfo] | None, root: str
+) -> tuple[list[str], str]:  # fmt: skip
+    """Remove the directory of what was dropped, as far as it was listed: whoever was given it since keeps his files.
+
+    :param listing: what lay in it before it was asked whose it is; None: there was none.
+    :param root: the directory that contains it.
+    :return: URIs of what is gone, and what stands in the way; empty: nothing.
+    """
+    for entry in listing or ():
+        filesystem.delete(entry.path, inside=location)
+    if listing is None or filesystem.delete_empty(location, inside=root) or not filesystem.exists(location):
+        return [] if listing is None else [location], ""
+    return [entry.path for entry in listing], "has files that have come since"

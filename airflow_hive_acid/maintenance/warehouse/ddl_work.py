@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import AlreadyExistsError, ConfigurationError, StorageUnavailableError
+from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLACE_MARKER
-from airflow_hive_acid.maintenance.warehouse.looks import Looks
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
@@ -163,13 +163,20 @@ def finish(client: MetastoreClient, filesystem: Filesystem, job: Job) -> bool:
 
 
 def _delete_by_name(client: MetastoreClient, filesystem: Filesystem, manifest: DdlManifest) -> bool:
-    """On an object store: what nobody has a table, a partition or a database in again."""
+    """On an object store: what nobody has a table, a partition or a database in again.
+
+    One look at the catalog is for many. It serves a directory that holds nothing but what was listed before the look:
+    who was given the directory since may have files in it.
+    """
     going = [move.source for move in manifest.moves if not move.staged and not move.target]
-    taken: Looks[tuple[str, ...], set[str]] = Looks(lambda places: client.catalog.taken_places(places, homes=True))
     found = False
     for some in chunks(going, _ASKED_AT_ONCE):
-        for source in some:
-            if source not in taken.at(tuple(some)):
+        first, *later = some
+        listed = list_many(filesystem, later)
+        taken = client.catalog.taken_places(some, homes=True)
+        for source in (each for each in some if each not in taken):
+            is_as_listed = source == first or list_many(filesystem, [source])[source] == listed[source]
+            if is_as_listed or not client.catalog.taken_places([source], homes=True):
                 found = filesystem.delete(source, inside=parent_of(source)) or found
     return found
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType, Resource
 
 if TYPE_CHECKING:
@@ -66,6 +68,36 @@ def test_a_dropped_table_loses_its_directory_but_not_a_new_tables_history(
     assert (outcome.kind, outcome.removed) == (Kind.CLEANED, (f"{gone}.v7",))
     assert len(new.directories()) == 1
     assert len(client.compactions.find_candidates()) == 1
+
+
+def test_who_gets_a_dropped_tables_directory_behind_the_look_keeps_his_files(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  the Cleaner has asked whose the directory of a dropped table is: nobody's
+    t2            a table is made there, and gets a file
+    t3  the Cleaner deletes what it had listed
+    """
+    old = make_table("default.t")
+    old.insert()
+    gone = client.catalog.drop_table("default.t").locations[0]
+    soft_delete(client, Resource("default", "t"), gone)
+    old.settle()
+    owner_of = client.catalog.owner_of_location
+
+    def looking(location: str, **named: Any) -> Any:
+        found = owner_of(location, **named)
+        if location == gone and not fs.exists(f"{gone}/000000_0"):
+            columns = (Column("line", "string"),)
+            client.catalog.create_table(TableDefinition("default", "x", columns, location=gone, external=True))
+            fs.write_text(f"{gone}/000000_0", "a row")
+        return found
+
+    monkeypatch.setattr(client.catalog, "owner_of_location", looking)
+    (outcome,) = run_cleaner(client, fs)
+    assert (outcome.kind, "files that have come since" in outcome.reason) == (Kind.WAITING, True)
+    assert [outcome.kind for outcome in run_cleaner(client, fs)] == [Kind.REFUSED]
+    assert [entry.relative for entry in fs.list_files(gone)] == ["000000_0"]
 
 
 def test_a_location_that_is_not_the_dropped_objects_is_never_removed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,6 @@ from airflow_hive_acid.maintenance import run_cleaner
 from airflow_hive_acid.maintenance.cleaner.cleaner import explain_cleaning
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
-from airflow_hive_acid.maintenance.warehouse.looks import Looks
 from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS, SDS
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_TXN_COMPONENTS
@@ -29,18 +27,15 @@ pytestmark = pytest.mark.every_database
 
 
 @pytest.fixture
-def slow(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """A look at the catalog takes five seconds, and nothing else takes any time; what was looked at."""
-    now, looked = [0.0], []
-    real = client.catalog.strangers_in
+def looks(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    """Looks at the catalog for who lies in a table's directory."""
+    looked, real = [], client.catalog.strangers_in
 
     def strangers_in(*place: Any) -> Any:
         looked.append(place)
-        now[0] += 5
         return real(*place)
 
     monkeypatch.setattr(client.catalog, "strangers_in", strangers_in)
-    monkeypatch.setattr("airflow_hive_acid.maintenance.cleaner.owners.Looks", partial(Looks, clock=lambda: now[0]))
     return looked
 
 
@@ -62,24 +57,24 @@ def relocate(client: MetastoreClient, partition: str, location: str) -> None:
 
 
 def test_one_look_at_the_catalog_serves_many_dropped_partitions(
-    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], slow: list[Any]
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], looks: list[Any]
 ) -> None:
     table = make_table("default.p", "k")
     table.insert(1, "k=stays")
     names = dropped(client, fs, table, ["k=a", "k=b", "k=c", "k=d"])
     fs.delete(table.place("k=b"), inside=table.location)  # a Cleaner that was killed has got as far as that
     assert {outcome.kind for outcome in explain_cleaning(client, fs)} == {Kind.CLEANED}
-    assert len(slow) == 1
+    assert len(looks) == 1
     outcomes = run_cleaner(client, fs)
     assert [outcome.kind for outcome in outcomes] == [Kind.CLEANED] * 4
-    assert len(slow) == 2
+    assert len(looks) == 2
     assert not any(fs.exists(table.place(name)) for name in names)
     assert fs.exists(table.place("k=stays"))
     assert client.show_locks() == []
 
 
 def test_what_is_others_by_now_stays_among_many_that_go(
-    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], slow: list[Any]
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], looks: list[Any]
 ) -> None:
     """
     t1  six partitions are dropped by one statement
@@ -106,11 +101,11 @@ def test_what_is_others_by_now_stays_among_many_that_go(
     assert "belongs to table default.x now" in outcomes["k=e"].reason
     left = [name for name in ("k=a", "k=b", "k=c", "k=d", "k=e", "k=f") if fs.exists(table.place(name))]
     assert left == ["k=b", "k=d", "k=e"]
-    assert len(slow) == 1
+    assert len(looks) == 1
 
 
 def test_a_partition_that_is_added_again_behind_the_look_is_seen_under_the_lock(
-    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], slow: list[Any],
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], looks: list[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """
@@ -133,7 +128,45 @@ def test_a_partition_that_is_added_again_behind_the_look_is_seen_under_the_lock(
     kinds = {outcome.resource.partition: outcome.kind for outcome in run_cleaner(client, fs)}
     assert kinds == {"k=a": Kind.CLEANED, "k=b": Kind.WAITING}
     assert fs.exists(table.place("k=b"))
-    assert len(slow) == 1
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize("place", ["k=b", "k=b/in", "", "k=z moves there"])
+def test_who_is_given_a_directory_behind_the_look_keeps_his_files(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], looks: list[Any],
+    monkeypatch: pytest.MonkeyPatch, place: str,
+) -> None:  # fmt: skip
+    """A Hive asks nobody before it gives a directory away.
+
+    t1  two partitions are dropped; the Cleaner has looked at the catalog for both, and removed k=a
+    t2            a Hive makes a table at, in or around the directory of k=b, or lets k=z lie there, and writes
+    t3  the Cleaner comes to k=b
+    """
+    table = make_table("default.p", "k")
+    table.insert(1, "k=z")
+    dropped(client, fs, table, ["k=a", "k=b"])
+    columns = client.catalog.get_table("default.p").columns
+    client.catalog.create_table(TableDefinition("default", "x", columns, location="file:/x/x", external=True))
+    lock, written = client.lock, f"{table.place('k=b')}/{'in/' if place.endswith('in') else ''}000000_0"
+
+    def locking(*given: Any, **named: Any) -> Any:
+        if given[0][0].partition == "k=b" and not fs.exists(written):
+            if place.startswith("k=z"):
+                relocate(client, "k=z", table.place("k=b"))
+            else:
+                there = f"{table.location}/{place}".rstrip("/")
+                change(client, sa.update(SDS).where(SDS.c.LOCATION == "file:/x/x").values(LOCATION=there))
+            fs.make_directory(written.rpartition("/")[0])
+            fs.write_text(written, "a row")
+        return lock(*given, **named)
+
+    monkeypatch.setattr(client, "lock", locking)
+    kinds = {outcome.resource.partition: outcome.kind for outcome in run_cleaner(client, fs)}
+    assert kinds == {"k=a": Kind.CLEANED, "k=b": Kind.WAITING}
+    assert len(looks) == 2
+    assert [outcome.kind for outcome in run_cleaner(client, fs)] == [Kind.REFUSED]
+    assert fs.read_text(written) == "a row"
+    assert client.show_locks() == []
 
 
 def test_what_is_remembered_of_many_goes_with_them_and_nothing_else(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +12,12 @@ from typer.testing import CliRunner
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.filesystem.local import LocalFilesystem
+from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore
 from airflow_hive_acid.maintenance.doctor.rules import Check
 from airflow_hive_acid.maintenance.warehouse.ddl_work import DdlManifest, Move, finish, places_left
-from airflow_hive_acid.maintenance.warehouse.looks import Looks
+from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_JOB
 from airflow_hive_acid.metastore.txns import DDL_KIND, Job, JobState
 
@@ -205,31 +205,65 @@ def test_what_was_dropped_by_its_name_is_left_alone_where_a_database_lies_now(
     assert not fs.exists(place)
 
 
-def test_many_directories_on_an_object_store_are_asked_about_together(
-    client: MetastoreClient, fs: Filesystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A look at the catalog takes five seconds, and nothing else takes any time."""
-    now, asked = [0.0], []
-    taken_places = client.catalog.taken_places
+@pytest.fixture
+def asked(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Looks at the catalog for owners of directories that are deleted by their names."""
+    asked, taken_places = [], client.catalog.taken_places
 
-    def taking_its_time(places: Any, **named: Any) -> Any:
+    def looking(places: Any, **named: Any) -> Any:
         asked.append(places)
-        now[0] += 5
         return taken_places(places, **named)
 
-    monkeypatch.setattr(client.catalog, "taken_places", taking_its_time)
-    monkeypatch.setattr("airflow_hive_acid.maintenance.warehouse.ddl_work.Looks", partial(Looks, clock=lambda: now[0]))
-    places = [f"{tmp_path.as_uri()}/{name}" for name in "abc"]
+    monkeypatch.setattr(client.catalog, "taken_places", looking)
+    return asked
+
+
+def dropped_by_name(fs: Filesystem, root: Path, names: str) -> tuple[list[str], Job]:
+    """Directories with a file each, and the committed job that deletes them."""
+    places = [f"{root.as_uri()}/{name}" for name in names]
     for place in places:
         fs.make_directory(place)
-    client.catalog.create_database("e", location=places[1])
+        fs.write_text(f"{place}/000000_0", "x")
     manifest = DdlManifest(tuple(Move(place, "") for place in places)).to_document()
-    job = Job(
-        "j", 1, "d.t", None, 0, 1, DDL_KIND, tmp_path.as_uri(), None, None, JobState.COMMITTED, manifest, None, 0, 0
+    return places, Job(
+        "j", 1, "d.t", None, 0, 1, DDL_KIND, root.as_uri(), None, None, JobState.COMMITTED, manifest, None, 0, 0
     )
+
+
+def test_many_directories_on_an_object_store_are_asked_about_together(
+    client: MetastoreClient, fs: Filesystem, tmp_path: Path, asked: list[Any]
+) -> None:
+    places, job = dropped_by_name(fs, tmp_path, "abc")
+    client.catalog.create_database("e", location=places[1])
     assert finish(client, fs, job)
     assert [fs.exists(place) for place in places] == [False, True, False]
     assert len(asked) == 1
+
+
+def test_a_table_that_gets_the_place_of_one_of_many_that_are_deleted_keeps_its_files(
+    client: MetastoreClient, fs: Filesystem, tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  DROP has committed; three directories are to be deleted by their names, and one look says that they may
+    t2  the first is deleted
+    t3            a table is made in the place of the second, and gets a row
+    t4  the second has its turn
+    """
+    places, job = dropped_by_name(fs, tmp_path, "abc")
+    delete = type(fs).delete
+
+    def deleting(self: Any, uri: str, **named: Any) -> bool:
+        if uri == places[0]:
+            columns = (Column("v", "int"),)
+            client.catalog.create_table(TableDefinition("default", "b", columns, location=places[1], external=True))
+            fs.write_text(f"{places[1]}/000001_0", "y")
+        return delete(self, uri, **named)
+
+    monkeypatch.setattr(type(fs), "delete", deleting)
+    assert finish(client, fs, job)
+    assert [fs.exists(place) for place in places] == [False, True, False]
+    assert fs.read_text(f"{places[1]}/000001_0") == "y"
+    assert len(asked) == 2
 
 
 def test_a_dropped_partition_that_the_cleaner_cannot_delete_is_found(
