@@ -30,14 +30,22 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.bucketing import BUCKETING_VERSION
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.maintenance.cleaner.pins import names_read
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.ddl_work import NO_TABLE
 from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.maintenance.warehouse.storage import writer_properties
 from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.compaction import Trashed
+from airflow_hive_acid.metastore.database import LockType
+from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.metastore.protocol import database_lock, ddl_transaction
+from airflow_hive_acid.metastore.txns import seed_write_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence, Set
+
+    from sqlalchemy import Connection
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.acid_state import StateDirectory
@@ -50,6 +58,7 @@ log = logging.getLogger(__name__)
 
 TRASH_DIR = "hive.acid.cleaner.trash.dir"
 RETENTION = "hive.acid.cleaner.trash.retention"
+_AGENT = "hive-acid cleaning undo"
 _BATCH_DEPTH = 2  # <root>/<db.table>/<batch>
 
 
@@ -252,12 +261,13 @@ def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str
     """Make a new table of a batch: the rows as they were when the compaction replaced them.
 
     The new table's write ids begin above those in the files, so that it sees all of them; of a partition it has the
-    data columns.
+    data columns. The batch becomes its directory by one rename, which is undone unless the table comes to be.
 
     :param name: ``db.table``, which must not exist.
     :raises NoSuchObjectError: when the table the files came from is gone, or another one has its name: nobody knows its
         columns.
     :raises ActionRefusedError: when the batch is not whole: rows would be missing.
+    :raises AlreadyExistsError: when there is such a table, or its directory; the batch is where it was.
     """
     original = _table_of(client, batch)
     items, lacks = _require(client, filesystem, batch)
@@ -267,25 +277,34 @@ def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str
             "held rows of aborted transactions among others, or somebody else has removed them. What a pin reads joins "
             "the batch when the pin has ended and the Cleaner comes by (hive-acid pin list). --into takes what is there"
         )
-    database, _, table = name.partition(".")
-    made = client.catalog.create_table(
+    key = table_name(name)
+    definition = client.catalog.plan_table(
         TableDefinition(
-            database, table, original.columns, properties={**_kept(original), "NO_AUTO_COMPACTION": "true"},
+            key.database, key.name, original.columns, properties={**_kept(original), "NO_AUTO_COMPACTION": "true"},
             bucket_columns=original.bucket_columns, bucket_count=original.bucket_count,
             stored_as=original.format or "orc", serde_properties=dict(original.serde_properties), empty=False,
         )
     )  # fmt: skip
+    location = str(definition.location)
     places = Places(client, filesystem)
-    try:
-        client.seed_write_id(made.qualified_name, max(_highest(item) for item in items))
-        places.before_create(made.db, made.location)
-        filesystem.make_directory(made.location)
-        places.created(made.db, made.location)
-        names = _move_back(client, filesystem, items, made.location)
-    except (HiveAcidError, OSError):
-        client.catalog.drop_table(made.qualified_name)
-        raise
-    return Restored(made.location, names, made.qualified_name)
+    places.before_create(key.database, location)
+    client.catalog.reserve_table_ids()
+
+    def make(connection: Connection) -> Table:
+        made = client.catalog.create_table_in(connection, definition)
+        seed_write_id(connection, key, max(_highest(item) for item in items))
+        client.trash.forget_in(connection, (item.id for item in items))
+        return made
+
+    moves = [(_home(items[0]), location)]
+    files = WarehouseFiles(client, filesystem)
+    with (
+        ddl_transaction(client, [database_lock(key.database, LockType.SHARED_READ)], agent_info=_AGENT) as ddl,
+        files.moving(ddl.txn_id, TableName(key.database, NO_TABLE), moves),
+    ):
+        made = ddl.commit(make)
+    places.created(made.db, made.location)
+    return Restored(made.location, _names(items), made.qualified_name)
 
 
 def _kept(original: Table) -> dict[str, str]:

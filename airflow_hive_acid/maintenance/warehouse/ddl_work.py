@@ -20,6 +20,7 @@ from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLACE_MARKER
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
+from airflow_hive_acid.metastore.catalog import check_location
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
 
@@ -216,7 +217,7 @@ def _require_there(client: MetastoreClient, filesystem: Filesystem, job: Job) ->
 
     :raises WarehouseMissingError: when its disk is not there.
     """
-    place, database = job.table_location.rstrip("/"), job.table.partition(".")[0]
+    place, database = check_location(job.table_location), job.table.partition(".")[0]
     root = client.places.root_of(database, place)
     if root != place or client.places.find(root) is not None:
         Places(client, filesystem).require(database, place)

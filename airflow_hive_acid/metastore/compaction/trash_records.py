@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Select
+    from sqlalchemy import Connection, Select
 
     from airflow_hive_acid.metastore.database.database import Database
 
@@ -107,12 +107,13 @@ class TrashRecords:
 
     def forget(self, ids: Iterable[str]) -> None:
         """These are gone."""
+        gone = list(ids)
+        self._database.run(lambda connection: self.forget_in(connection, gone))
 
-        def operation(connection: Any) -> None:
-            for part in chunks(list(ids)):
-                connection.execute(delete(HIVE_ACID_TRASH).where(_T.HTR_ID.in_(part)))
-
-        self._database.run(operation)
+    def forget_in(self, connection: Connection, ids: Iterable[str]) -> None:
+        """The same inside a transaction."""
+        for part in chunks(list(ids)):
+            connection.execute(delete(HIVE_ACID_TRASH).where(_T.HTR_ID.in_(part)))
 
     def _find(self, statement: Select[Any], **parameters: object) -> list[Trashed]:
         return self._database.read(

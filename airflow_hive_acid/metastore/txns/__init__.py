@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from airflow_hive_acid.metastore.txns.txns import txn_facts, was_committed
     from airflow_hive_acid.metastore.txns.withdrawals import GivenUp, left_open
-    from airflow_hive_acid.metastore.txns.write_ids import max_allocated
+    from airflow_hive_acid.metastore.txns.write_ids import max_allocated, seed_write_id
 else:
     __getattr__ = lazily(
         __name__,
@@ -56,6 +56,7 @@ else:
             "max_allocated": "write_ids",
             "min_open_watermark": "history",
             "overdue": "pin_rules",
+            "seed_write_id": "write_ids",
             "seed_write_ids": "replicas",
             "tables_with_unfenced_jobs": "jobs",
             "take_snapshot": "snapshots",
@@ -90,6 +91,7 @@ __all__ = [
     "max_allocated",
     "min_open_watermark",
     "overdue",
+    "seed_write_id",
     "seed_write_ids",
     "tables_with_unfenced_jobs",
     "take_snapshot",

@@ -29,7 +29,7 @@ from airflow_hive_acid.maintenance.warehouse.expected import counted_of
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
-from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, TXNS
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.cycles.steps import change, pass_time
 
@@ -315,26 +315,61 @@ def test_a_batch_goes_into_a_directory_of_its_own_and_never_into_a_tables(
         restore_into(client, fs, trashed, target + "2")
 
 
+def breaking_at_the_second(filesystem: type[Any], failure: BaseException) -> Any:
+    """Renaming directories as a process does that breaks off at its second step."""
+    rename, done = filesystem.rename_directory, []
+
+    def breaking(self: Any, source: str, target: str) -> None:
+        done.append(source)
+        if len(done) == 2:
+            raise failure
+        rename(self, source, target)
+
+    return breaking
+
+
 def test_an_undo_that_fails_leaves_everything_in_the_trash(
     client: MetastoreClient, fs: Filesystem, table: Any, trashed: str, bin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, rename, done = below(fs, bin), type(fs).rename, []
-
-    def fail_at_the_second(self: Any, source: str, target: str) -> None:
-        done.append(source)
-        if len(done) == 2:
-            raise OSError("No space left on device")
-        rename(self, source, target)
-
+    before = below(fs, bin)
     with monkeypatch.context() as patch:
-        patch.setattr(type(fs), "rename", fail_at_the_second)
+        patch.setattr(type(fs), "rename_directory", breaking_at_the_second(type(fs), OSError("No space left")))
         with pytest.raises(OSError, match="No space"):
             restore_as_table(client, fs, trashed, "default.rescued")
     assert below(fs, bin) == before
     assert "rescued" not in client.catalog.list_tables()
     with pytest.raises(AlreadyExistsError):
         restore_as_table(client, fs, trashed, "default.t")
+    assert below(fs, bin) == before
     assert len(restore_as_table(client, fs, trashed, "default.rescued").names) == 2
+
+
+@pytest.mark.rule("R4")
+def test_an_undo_that_is_killed_half_way_can_be_repeated(
+    client: MetastoreClient, fs: Filesystem, table: Any, trashed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  an undo has begun to move, and is killed; nobody sees a table of half of the rows
+    t2  the reaper finds its txn silent
+    t3  the same undo again
+    """
+    before = lines(client, table)
+
+    class Killed(BaseException):
+        pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fs), "rename_directory", breaking_at_the_second(type(fs), Killed()))
+        patch.setattr(WarehouseFiles, "_give_up", lambda *_: None)
+        patch.setattr(client, "abort_txn", lambda *_: None)
+        with pytest.raises(Killed):
+            restore_as_table(client, fs, trashed, "default.rescued")
+    assert "rescued" not in client.catalog.list_tables()
+    change(client, sa.update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=1))
+    run_reaper(client, fs)
+    restore_as_table(client, fs, trashed, "default.rescued")
+    assert lines(client, type(table)(client, fs, "default.rescued", False)) == before
+    assert client.show_locks() == []
 
 
 @pytest.mark.parametrize("properties", [{"auto.purge": "true"}, {"AUTO.PURGE": "TRUE"}])
