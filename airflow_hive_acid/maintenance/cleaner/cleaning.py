@@ -319,8 +319,7 @@ class Cleaning:
             self._removed = [found.entry.path for found in superfluous]
             return
         if trash is not None and wanted:
-            since = 0 if table is None else table.created
-            self._trashed = trash.move(self._request, location, wanted, lacks, since=since)
+            self._trashed = trash.move(self._request, location, wanted, lacks, table=table)
             self._removed += self._trashed
         for found in superfluous:
             if found.entry not in wanted:

@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 TRASH_DIR = "hive.acid.cleaner.trash.dir"
 RETENTION = "hive.acid.cleaner.trash.retention"
 _AGENT = "hive-acid cleaning undo"
-_BATCH_DEPTH = 2  # <root>/<db.table>/<batch>
+_BATCH_DEPTH = 2  # <root>/<db.table.id>/<batch>
 
 
 def may_be_restored(directory: StateDirectory, write_ids: ValidWriteIdList) -> bool:
@@ -134,7 +134,7 @@ class Trash:
 
     def move(
         self, request: Compaction, location: str, entries: Sequence[FileInfo], lacks: Sequence[FileInfo] = (), *,
-        since: int = 0,
+        table: Table | None = None,
     ) -> list[str]:  # fmt: skip
         """Move directories and files of a table or partition to the trash; returns the URIs that are gone.
 
@@ -142,13 +142,14 @@ class Trash:
         batch, if it is still there.
 
         :param lacks: what belongs to the same rows and stays where it is: noted with the batch, which is not whole.
-        :param since: seconds since 1970 when the table was made: what was noted before is another one's.
+        :param table: that they are of, if there is one: what was noted of a former one of that name is another's.
         :raises OSError: when one cannot be moved; it stays where it is, and so do the rest.
         """
         batch = f"{request.id}-{uuid.uuid4().hex[:8]}"
         name = f"{request.resource.database}.{request.resource.table}"
+        name += "" if table is None else f".{table.id}"
         home = paths.join(self.root, name, batch)
-        noted = self._noted(request, {entry.path for entry in (*entries, *lacks)}, since)
+        noted = self._noted(request, {entry.path for entry in (*entries, *lacks)}, table)
         items = []
         for entry in (*entries, *lacks):
             paths.require_inside(location, entry.path)
@@ -172,10 +173,10 @@ class Trash:
                 moved.append(item.source)
         return moved
 
-    def _noted(self, request: Compaction, sources: Set[str], since: int) -> dict[str, Trashed]:
+    def _noted(self, request: Compaction, sources: Set[str], table: Table | None) -> dict[str, Trashed]:
         """What earlier batches of the table lack, by where it lies."""
         known = self._client.trash.of_sources(request.resource, sources)
-        found = [item for item in known if item.root == self.root and item.moved >= since * 1000]
+        found = [item for item in known if item.root == self.root and (table is None or _is_of(item, table))]
         there = in_trash(self._filesystem, found)
         return {item.source: item for item in found if item.path not in there}
 
@@ -326,12 +327,20 @@ def _table_of(client: MetastoreClient, batch: str) -> Table:
         raise _no_such(batch)
     name = noted[0].resource.table_name
     found = client.catalog.get_table(str(name))
-    if min(item.moved for item in noted) < found.created * 1000:
+    if not all(_is_of(item, found) for item in noted):
         raise NoSuchObjectError(
-            f"{name} was made after batch {batch} was moved: it is another table, and nobody knows the columns of the "
-            "one that was. --into takes the files"
+            f"batch {batch} is not of {name} that is there now: it is another table of that name, and nobody knows the "
+            "columns of the one that was. --into takes the files"
         )
     return found
+
+
+def _is_of(item: Trashed, table: Table) -> bool:
+    """Whether something was a table's: names pass from one to the other, the id in the path does not."""
+    named = (paths.relative_to(item.root, item.path) or "").partition("/")[0].split(".")
+    if len(named) == 3 and named[2].isdigit():
+        return int(named[2]) == table.id
+    return item.moved >= table.created * 1000
 
 
 def _no_such(batch: str) -> NoSuchObjectError:

@@ -77,6 +77,7 @@ def rename_table_rows(
         tables.append(_HISTORY)
     if features.decisions:  # our tables' version 5
         tables += _OURS
+        _move_trashed(connection, old, table.location, location)
     for target, database, name in tables:
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
         connection.execute(of_table.values({database: new.database, name: new.name}))
@@ -130,6 +131,16 @@ def _move_locations(connection: Connection, table: Table, location: str) -> None
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(of_table)).values(LOCATION=location))
     rewritten = case((inside, moved), else_=SDS.c.LOCATION)
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(of_partitions)).values(LOCATION=rewritten))
+
+
+def _move_trashed(connection: Connection, table: tuple[str, str], old: str, new: str) -> None:
+    """Let the trash know where something lies that belongs to a batch and is not moved there yet: it joins the batch
+    from its new place, or of two batches neither would be whole."""
+    trash = HIVE_ACID_TRASH.c
+    of_table = trash.HTR_DATABASE == table[0], trash.HTR_TABLE == table[1]
+    inside = trash.HTR_SOURCE.startswith(f"{old}/", autoescape=True)
+    moved = literal(new, String) + func.substr(trash.HTR_SOURCE, len(old) + 1)
+    connection.execute(update(HIVE_ACID_TRASH).where(*of_table, inside).values(HTR_SOURCE=moved))
 
 
 def _move_dropped(connection: Connection, table: Table, partition: str | None, old: str, new: str) -> None:

@@ -29,6 +29,7 @@ from airflow_hive_acid.maintenance.warehouse.expected import counted_of
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
+from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, TXNS
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.cycles.steps import change, pass_time
@@ -260,9 +261,26 @@ def test_a_batch_becomes_no_table_of_another_ones_columns(
     client.catalog.drop_table("default.t")
     client.catalog.create_table(TableDefinition("default", "t", (Column("other", "int"),)))
     for _ in range(2):
-        with pytest.raises(NoSuchObjectError, match=r"was made after batch .* another table"):
+        with pytest.raises(NoSuchObjectError, match=r"is not of default.t that is there now: it is another table"):
             restore_as_table(client, fs, trashed, "default.rescued")
     assert len(restore_into(client, fs, trashed, warehouse.rpartition("/")[0] + "/rescue").names) == 2
+
+
+def test_a_batch_becomes_no_table_of_the_columns_of_one_that_was_given_the_name(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], trashed: str, warehouse: str
+) -> None:
+    """
+    t1  a batch of t is in the trash; another table, u, is as old as t
+    t2  t is dropped, and u is renamed to t
+    """
+    make_table("default.u")
+    change(client, sa.update(TBLS).values(CREATE_TIME=1))
+    (place,) = client.catalog.drop_table("default.t").locations
+    fs.delete(place, inside=warehouse)
+    client.catalog.rename_table("default.u", "default.t", files=WarehouseFiles(client, fs))
+    with pytest.raises(NoSuchObjectError, match=r"is not of default.t that is there now"):
+        restore_as_table(client, fs, trashed, "default.rescued")
+    assert len(client.trash.batch(trashed)) == 2
 
 
 @pytest.mark.rule("R17")
@@ -463,8 +481,9 @@ def test_a_move_that_fails_is_tried_again_and_deletes_nothing(
     assert compacted.directories() == before
 
 
+@pytest.mark.parametrize("renamed", [False, True])
 def test_what_a_clean_up_moves_after_a_failure_joins_what_it_had_moved(
-    client: MetastoreClient, fs: Filesystem, compacted: Any, monkeypatch: pytest.MonkeyPatch
+    client: MetastoreClient, fs: Filesystem, compacted: Any, monkeypatch: pytest.MonkeyPatch, *, renamed: bool
 ) -> None:
     """Of two batches neither would be the table as it was."""
     pass_time(client)
@@ -480,6 +499,8 @@ def test_what_a_clean_up_moves_after_a_failure_joins_what_it_had_moved(
         patch.setattr(type(fs), "rename", fail_at_the_second)
         assert run_cleaner(client, fs)[0].kind is Kind.ERROR
     change(client, sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
+    if renamed:
+        client.catalog.rename_table("default.t", "default.other", files=WarehouseFiles(client, fs))
     assert len(clean(client, fs).trashed) == 1
     (batch,) = {item.batch for item in client.trash.show()}
     restore_as_table(client, fs, batch, "default.rescued")
