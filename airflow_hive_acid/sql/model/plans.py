@@ -8,7 +8,7 @@ Plans are values: the same plan may be run again after a lost conflict.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -154,20 +154,31 @@ class StepContext:
         return self.target
 
 
+def _with_defaults(target: jobs.TableSnapshot, timed: tuple[tuple[str, str], ...]) -> jobs.TableSnapshot:
+    """A target with the DEFAULTs of some columns as they are at the time of the statement."""
+    known = dict(timed)
+    columns = tuple(replace(c, default=known.get(c.name, c.default)) for c in target.columns)
+    return replace(target, columns=columns) if timed else target
+
+
 @dataclass(frozen=True, slots=True)
 class InsertTemplate:
-    """An insert without its ids."""
+    """An insert without its ids.
+
+    :param timed: the DEFAULTs that read the clock, at the time of the statement, by column.
+    """
 
     query: str
     columns: tuple[str, ...] = ()
     static_partition: tuple[tuple[str, str], ...] = ()
     overwrite: bool = False
+    timed: tuple[tuple[str, str], ...] = ()
     statement_id_count = 1
 
     def build(self, context: StepContext) -> jobs.Step:
         """The step."""
         return jobs.Insert(
-            target=context.written(),
+            target=_with_defaults(context.written(), self.timed),
             query=self.query,
             write_id=context.write_id,
             statement_id=context.statement_ids[0],
@@ -224,7 +235,10 @@ class DeleteTemplate:
 
 @dataclass(frozen=True, slots=True)
 class MergeTemplate:
-    """A merge without its ids; delete events take the lower statement id, as in Hive."""
+    """A merge without its ids; delete events take the lower statement id, as in Hive.
+
+    :param timed: the DEFAULTs that read the clock, at the time of the statement, by column.
+    """
 
     target_alias: str
     source: str
@@ -233,6 +247,7 @@ class MergeTemplate:
     clauses: tuple[jobs.MergeClause, ...]
     bucketed: bool = False
     partition_pairs: tuple[tuple[str, str], ...] = ()
+    timed: tuple[tuple[str, str], ...] = ()
 
     @property
     def statement_id_count(self) -> int:
@@ -242,7 +257,7 @@ class MergeTemplate:
     def build(self, context: StepContext) -> jobs.Step:
         """The step."""
         return jobs.Merge(
-            target=context.written(),
+            target=_with_defaults(context.written(), self.timed),
             target_alias=self.target_alias,
             source=self.source,
             source_alias=self.source_alias,

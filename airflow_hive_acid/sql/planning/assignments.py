@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.origins import Fragment
     from airflow_hive_acid.sql.model.plans import TableFacts
     from airflow_hive_acid.sql.model.statements import DataStatement
+    from airflow_hive_acid.sql.planning.common import Common
     from airflow_hive_acid.sql.planning.references import References
     from airflow_hive_acid.sql.planning.scopes import Scope
 
@@ -30,19 +31,36 @@ def is_default(tree: exp.Expr) -> bool:
     return bare and not tree.this.quoted and tree.name.upper() == "DEFAULT"
 
 
-def default_text(facts: TableFacts, column: str) -> str:
-    """What DEFAULT means for a column: the expression of its constraint, or NULL."""
+def default_text(facts: TableFacts, column: str, common: Common | None) -> str:
+    """What DEFAULT means for a column: the expression of its constraint, or NULL.
+
+    :param common: what the queries of the statement have in common.
+    """
     found = next((c.default for c in facts.columns if c.name == column), None)
-    return "NULL" if found is None else f"({found})"
+    if found is None:
+        return "NULL"
+    return f"({found})" if common is None else f"({common.timed(found)})"
 
 
-def defaults_in(query: Fragment, filled: Sequence[str], facts: TableFacts) -> list[tuple[int, int, str]]:
+def timed_defaults(facts: TableFacts, common: Common | None) -> tuple[tuple[str, str], ...]:
+    """The DEFAULTs that read the clock, by column, at the time of the statement: all its queries have one time.
+
+    :param common: what these have in common; None for a statement that is one query.
+    """
+    found = [(c.name, c.default, common.timed(c.default)) for c in facts.columns if common and c.default is not None]
+    return tuple((name, timed) for name, default, timed in found if timed != default)
+
+
+def defaults_in(
+    query: Fragment, filled: Sequence[str], facts: TableFacts, common: Common | None
+) -> list[tuple[int, int, str]]:
     """What stands for each DEFAULT in ``VALUES (…, DEFAULT), …``: first character, the one after the last, and text.
 
     :param filled: the columns that the values are for.
+    :param common: what the queries of the statement have in common.
     """
     return [
-        (start, end + 1, default_text(facts, filled[column]))
+        (start, end + 1, default_text(facts, filled[column], common))
         for column, start, end in query.defaults
         if column < len(filled)
     ]
@@ -70,7 +88,7 @@ class Assigned:
         fields: dict[str, _Fields] = {}
         for column, value in assignments:
             if is_default(value.tree) and not value.field:
-                text = default_text(self.facts, column)
+                text = default_text(self.facts, column, self.references.common)
             else:
                 text = self.references.rewrite(value, scope, qualified=self.qualified)
             if value.field:

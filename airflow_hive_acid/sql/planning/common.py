@@ -72,8 +72,19 @@ class Common:
         chance = chance_in([token for token in source.tokens if _is_in(token, fragment) and first <= token.start < end])
         if chance is not None:
             raise source.unsupported(OTHER_ROWS.format(chance[0]), chance[1].start, chance[1].end)
+        yield from self._times(source, lambda token: _is_in(token, fragment))
+
+    def timed(self, text: str) -> str:
+        """An expression of the catalog, a DEFAULT, with the time in the place of each function that reads a clock."""
+        if _CLOCK.search(text) is None:
+            return text
+        for first, end, constant in reversed(list(self._times(SourceText(text), lambda _: True))):
+            text = text[:first] + constant + text[end:]
+        return text
+
+    def _times(self, source: SourceText, counts: Callable[[Token], bool]) -> Iterator[tuple[int, int, str]]:
         for at, token in enumerate(source.tokens):
-            last = _end_of_clock(source.tokens, at) if _is_in(token, fragment) else None
+            last = _end_of_clock(source.tokens, at) if counts(token) else None
             if last is not None:
                 yield token.start, source.tokens[last].end + 1, _constant(token.text.upper(), self.now())
 

@@ -30,7 +30,7 @@ from airflow_hive_acid.sql.model.plans import (
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, equal_columns, partition_filter
 from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, MergeWhen, Select, Update
 from airflow_hive_acid.sql.planning import targets
-from airflow_hive_acid.sql.planning.assignments import Assigned, defaults_in
+from airflow_hive_acid.sql.planning.assignments import Assigned, defaults_in, timed_defaults
 from airflow_hive_acid.sql.planning.columns import column_names
 from airflow_hive_acid.sql.planning.references import References, belongs, partition_columns
 from airflow_hive_acid.sql.planning.scopes import Relation, Scope, Scopes
@@ -105,7 +105,7 @@ def _plan_insert(statement: Insert, references: References, replaced: TableFacts
         given = Scopes(statement.query.tree, Scope([]), references.relation).columns_of(statement.query.tree)
         statement = targets.by_name(statement, facts, dynamic, given)
     filled = targets.filled_columns(statement, facts, static, dynamic)
-    defaults = defaults_in(statement.query, filled, facts)
+    defaults = defaults_in(statement.query, filled, facts, references.common)
     query = references.rewrite(statement.query, instead=defaults)
     width = _width(statement.query.tree, references)
     if width is not None and width != len(filled):
@@ -117,7 +117,8 @@ def _plan_insert(statement: Insert, references: References, replaced: TableFacts
         )
     usual = [column.name for column in (*facts.columns, *facts.partition_columns) if column.name not in dict(static)]
     columns = () if list(filled) == usual else filled
-    template = InsertTemplate(query, columns, static, statement.overwrite)
+    timed = timed_defaults(facts, references.common)
+    template = InsertTemplate(query, columns, static, statement.overwrite, timed)
     operation = "overwrite" if statement.overwrite else "insert"
     written = _static_filter(facts, static)
     partitioned = bool(facts.partition_columns)
@@ -178,8 +179,9 @@ def _plan_merge(statement: Merge, references: References, guarded_merge: bool) -
         touched, pairs = _static_filter(facts, ()), ()
     write = _change(facts, operation, touched)
     template = MergeTemplate(
-        statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns), pairs
-    )
+        statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns), pairs,
+        timed_defaults(facts, references.common),
+    )  # fmt: skip
     return _plan(references, "merge", write, template)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
+from airflow_hive_acid.format.jobs import Column, PartitionRef, TableSnapshot
 from airflow_hive_acid.sql import parse_script, plan
+from airflow_hive_acid.sql.model.plans import StepContext
 from airflow_hive_acid.sql.model.statements import CreateTable, MultiInsert, Select, TableName, Truncate
 from airflow_hive_acid.sql.planning.common import Common
 from tests.unit.sql.catalog import Facts, columns, table_of
@@ -166,6 +168,47 @@ def test_the_time_of_a_merge_is_that_of_its_updates_and_of_its_inserts():
     assert [a.expression for a in new.assignments] == ["s.id", time, "rand()"]
     (statement,) = parse_script("MERGE INTO t USING demo.users s ON t.id = s.id WHEN MATCHED THEN DELETE")
     plan(statement, table_of, {}, common=Common(lambda: pytest.fail("nothing here reads the clock")))
+
+
+def of_clock(name: str) -> Facts:
+    """The tables of these tests, and one whose DEFAULTs read the clock."""
+    if name != "default.h":
+        return table_of(name)
+    given = (("id", None), ("at", "current_timestamp()"), ("day", "CURRENT_DATE"), ("word", "'now()'"))
+    return Facts(name, tuple(Column(column, "string", default=default) for column, default in given))
+
+
+def defaults_of(template) -> list[str | None]:
+    """The DEFAULTs with which the job of a plan writes ``h``."""
+    place = PartitionRef("", "file:/h")
+    target = TableSnapshot("default.h", place.location, of_clock("default.h").columns, (), (place,), "", "")
+    step = template.build(StepContext(target, 2, (0, 1)))
+    return [column.default for column in step.target.columns]
+
+
+def test_the_defaults_of_one_statement_have_its_time():
+    """A column that one branch or clause gives a value, and another does not, by two queries of Spark."""
+    time, day = "TIMESTAMP '2026-11-28 21:14:56.123Z'", "DATE '2026-11-28'"
+    (several,) = parse_script(
+        "FROM demo.users INSERT INTO h SELECT id, now(), current_date, 'x' INSERT INTO h (id) SELECT id"
+    )
+    common = Common(lambda: NOW_MS)
+    for insert in several.inserts:
+        template = plan(insert, of_clock, {}, common=common.of_branch(insert.query)).template
+        assert defaults_of(template) == [None, time, day, "'now()'"]
+    (merge,) = parse_script(
+        "MERGE INTO h USING demo.users s ON h.id = s.id WHEN MATCHED THEN UPDATE SET at = DEFAULT, word = DEFAULT "
+        "WHEN NOT MATCHED THEN INSERT (id, day) VALUES (s.id, DEFAULT)"
+    )
+    template = plan(merge, of_clock, {}, common=common).template
+    changed, new = template.clauses
+    assert [a.expression for a in changed.assignments] == [f"({time})", "('now()')"]
+    assert [a.expression for a in new.assignments] == ["s.id", f"({day})"]
+    assert defaults_of(template) == [None, time, day, "'now()'"]
+    (alone,) = parse_script("INSERT INTO h (id, at) VALUES (1, DEFAULT)")
+    template = plan(alone, of_clock, {}).template
+    assert template.query == "VALUES (1, (current_timestamp()))"
+    assert defaults_of(template) == [None, "current_timestamp()", "CURRENT_DATE", "'now()'"]
 
 
 def test_a_comparison_by_is_distinct_from_is_no_from_clause():
