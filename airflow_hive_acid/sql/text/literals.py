@@ -17,8 +17,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def text_of(literal: str) -> str:
     """The text that a literal stands for.
 
-    :param literal: with its quotes, as it stands in the statement.
+    :param literal: with its quotes, as it stands in the statement; ``r'…'`` has no escapes.
     """
+    if literal[0] in "rR":
+        return literal[2:-1]
     inside = literal[1:-1]
     if "\\" not in inside:
         return inside

@@ -10,7 +10,7 @@ import re
 
 HIDDEN = "***"
 _SENSITIVE = r"pass|pwd|secret|token|credential|private_?key|api_?key|access_?key|sas_?key|account\.key|encryption_?key"
-_STRING = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\""
+_STRING = r"r'[^']*'|r\"[^\"]*\"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\""
 _NAME = rf"(?:[\w.\-]{{0,100}}?(?:{_SENSITIVE})[\w.\-]{{0,100}})"
 _NAMED = re.compile(
     rf"(?P<name>(?<![\w.\-])(?:'{_NAME}'|\"{_NAME}\"|`{_NAME}`|{_NAME}))(?P<between>\s{{0,20}}=?\s{{0,20}})(?P<value>{_STRING})",
@@ -46,4 +46,5 @@ def secrets_in(text: str) -> set[str]:
     """The values that :func:`hide_secrets` hides behind names."""
     if not _KEY.search(text):
         return set()
-    return {value for found in _NAMED.finditer(text[:_LONGEST]) if (value := found["value"][1:-1]) and value != HIDDEN}
+    values = {found["value"].lstrip("rR")[1:-1] for found in _NAMED.finditer(text[:_LONGEST])}
+    return values - {"", HIDDEN}

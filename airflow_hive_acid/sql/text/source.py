@@ -26,6 +26,7 @@ _SQLGLOT_LOG = logging.getLogger("sqlglot")
 SAMPLE_END = "hive_acid_sample_end"
 """Key of a table's ``meta``: the last character of its TABLESAMPLE clause."""
 _SHOWN_WIDTH = 100
+_QUOTES = ("'", '"')
 _FAILURES: tuple[type[Exception], ...] = (
     SqlglotError,
     RecursionError,
@@ -41,11 +42,13 @@ _FAILURES: tuple[type[Exception], ...] = (
 
 class HiveSql(Hive):
     """sqlglot's Hive dialect, except that SHOW and its like are words and not the start of an opaque rest, and that
-    ``X'01'`` is a constant, as in Spark."""
+    ``X'01'`` and ``r'\\d'`` are constants, as in Spark."""
 
     class Tokenizer(Hive.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
+        RAW_STRINGS: ClassVar[list[str | tuple[str, str]]] = [(f"{r}{quote}", quote) for r in "rR" for quote in "'\""]
+        STRING_ESCAPES_ALLOWED_IN_RAW_STRINGS = False
 
 
 @contextlib.contextmanager
@@ -78,6 +81,9 @@ class SourceText:
             self.tokens: list[Token] = HiveSql().tokenize(text)
         except _FAILURES as error:
             raise self._unclosed(error) from None
+        for token in self.tokens:
+            if token.token_type is TokenType.RAW_STRING:
+                token.token_type = TokenType.STRING
         for token in self.tokens if "\\" in text else ():
             if token.token_type is TokenType.STRING:
                 token.text = text_of(text[token.start : token.end + 1])
@@ -208,6 +214,11 @@ def _unclosed_at(text: str) -> tuple[int, str] | None:
             if end < 0:
                 return position, "comment"
             position = end + 1
+        elif character in "rR" and text[position + 1 : position + 2] in _QUOTES and not _is_in_word(text, position):
+            end = text.find(text[position + 1], position + 2)
+            if end < 0:
+                return position, "string"
+            position = end
         elif character in "'\"`":
             end = _closing_quote(text, position)
             if end < 0:
@@ -215,6 +226,11 @@ def _unclosed_at(text: str) -> tuple[int, str] | None:
             position = end
         position += 1
     return None
+
+
+def _is_in_word(text: str, position: int) -> bool:
+    """Whether a character goes on with what begins before it."""
+    return position > 0 and (text[position - 1].isalnum() or text[position - 1] == "_")
 
 
 def _closing_quote(text: str, start: int) -> int:

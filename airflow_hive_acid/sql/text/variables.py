@@ -107,7 +107,7 @@ def _edited(text: str, masked: str, tokens: list[Token], known: Variables) -> It
         token = next((token for token in tokens if token.start <= place.start() <= token.end), None)
         if token is None:
             continue  # in a comment
-        quote = masked[token.start] if token.token_type in _QUOTED else ""
+        quote = masked[token.end] if token.token_type in _QUOTED else ""
         space, name = place["space"] and place["space"].lower(), place["name"]
         value = known.value(space, name) if space in _GIVEN else None
         if value is None and quote and space not in ("hivevar", "hiveconf", *_NOT_GIVEN):

@@ -24,6 +24,13 @@ KEYS = (
 SECRET = "S3 cret'' \\' ö)"
 
 
+def test_a_raw_text_is_hidden_too() -> None:
+    text = """CREATE VIEW v USING jdbc OPTIONS (password r'a\\', user R"b", secret R"'", other r'kept')"""
+    hidden = "CREATE VIEW v USING jdbc OPTIONS (password '***', user R\"b\", secret '***', other r'kept')"
+    assert hide_secrets(text) == hidden
+    assert secrets_in(text) == {"a\\", "'"}
+
+
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("shape", ["{k} '{v}'", "{k}='{v}'", "'{k}' = '{v}'", "`{k}`  '{v}'", "\"{k}\"=\n'{v}'"])
 def test_the_value_of_a_secret_is_hidden_and_told(key: str, shape: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_hive_acid.errors import SqlSyntaxError
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.statements import Insert
 from airflow_hive_acid.sql.text.literals import text_of
@@ -27,6 +28,8 @@ READ = [
     (r"'it\'s \"it\"'", 'it\'s "it"'),
     (r'"\u00e4"', "ä"),
     ("'a\\\nb'", "a\nb"),
+    (r"r'\d+\n\'", "\\d+\\n\\"),
+    (r"""R"it's \"""", "it's \\"),
 ]
 
 
@@ -39,6 +42,18 @@ def test_a_literal_says_what_spark_reads(literal: str, text: str) -> None:
 @pytest.mark.parametrize("text", [text for _, text in READ])
 def test_what_is_quoted_is_read_again(text: str) -> None:
     assert text_of(quoted(text)) == text
+
+
+def test_a_raw_text_stands_where_a_text_stands() -> None:
+    insert, query = parse_script(
+        r"INSERT INTO t PARTITION (k = r'a\b') SELECT 1; "
+        r"""SELECT r, x.r FROM t AS r WHERE r RLIKE R"\d; 'x\" AND r.k = r'\' -- r'"""
+    )
+    assert isinstance(insert, Insert)
+    assert insert.partition == (("k", r"a\b"),)
+    assert query.text.endswith(r"r.k = r'\'")
+    with pytest.raises(SqlSyntaxError, match=r"column 28: this string is never closed"):
+        parse_script(r"SELECT r'\' AS bar, x, r'\'' ")
 
 
 def test_a_value_of_a_partition_clause_is_read_so_too() -> None:

@@ -57,6 +57,7 @@ def test_a_setting_is_given_by_its_key() -> None:
         ("SELECT '${v}'", "x\\", "end the quotes"),
         ('SELECT "${v}"', 'x"', "end the quotes"),
         ("SELECT `${v}`", "a`.`b", "end the quotes"),
+        ("SELECT r'${v}'", "x' OR '1'='1", "end the quotes"),
     ],
 )
 def test_a_value_stays_where_it_stands(text: str, value: str, why: str) -> None:
