@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.definitions.ctas import columns_of
+from airflow_hive_acid.engine.definitions.ctas import columns_of, with_declared_types
 from airflow_hive_acid.engine.definitions.ddl import definition_like, settle_warehouse, warehouse_files
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.query import run_query
@@ -212,8 +212,9 @@ class TemporaryTables:
         self, statement: Statement, query: Fragment, patience: Patience | None
     ) -> tuple[Plan, Sequence[Column]]:
         """The plan of a query, and its columns."""
-        plan = plan_of(self._context, Select(query, **statement.origin))
-        looked = run_query(self._context, plan, limit=0, patience=patience)
+        select = Select(query, **statement.origin)
+        plan = plan_of(self._context, select)
+        looked = with_declared_types(self._context, select, run_query(self._context, plan, limit=0, patience=patience))
         return plan, [Column(c.name, c.type) for c in columns_of(looked)]
 
     def _insert(self, table: _TemporaryTable, statement: Insert, patience: Patience | None) -> int:

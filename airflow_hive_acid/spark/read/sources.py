@@ -19,6 +19,7 @@ from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import Shown, fail
+from airflow_hive_acid.spark.read.reader import presented, project
 from airflow_hive_acid.spark.read.scan import read_files_whole
 from airflow_hive_acid.spark.versions import try_to_date
 
@@ -94,7 +95,10 @@ class _Opened:
         # moving the predicate below the projection, where each value would be converted a second time.
         numbered = rows.selectExpr(*values, f"monotonically_increasing_id() as {_ROW}")
         nulls = " + ".join(f"if({schema.quoted(c.name)} is null, 1, 0)" for c in self._columns)
-        return numbered.where(f"{_ROW} >= -({nulls})").drop(_ROW)
+        found = numbered.where(f"{_ROW} >= -({nulls})")
+        # A char has its blanks, as one of a table: else the two would not be equal in a join.
+        shown = [presented(schema.quoted(c.name), c) if c.is_char else schema.quoted(c.name) for c in self._columns]
+        return project(found, shown) if any(c.is_char for c in self._columns) else found
 
     def first_bad_record(self) -> BadRecordError | None:
         """The first record, by file and position, that does not fit."""

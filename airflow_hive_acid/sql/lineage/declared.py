@@ -1,7 +1,9 @@
 """The declared types of a query's columns: ``char(n)`` and ``varchar(n)`` of a column that is a table's as it is.
 
 Spark computes with texts of any length. In ``CREATE TABLE … AS`` and in views Hive keeps the length of a column that
-nothing was made of, and in a UNION the larger of two.
+nothing was made of, and in a UNION the larger of two (``FunctionRegistry.getCommonClassForUnionAll``). A CASE, IF or
+COALESCE has the type of its values if they have the same one, and is a STRING otherwise, also of ``char(5)`` and
+``char(9)`` (``getCommonClass``); NULL has no type. MAX, LAG and their like have that of their argument.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ import re
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.sql.lineage.queries import Walker
-from airflow_hive_acid.sql.lineage.values import How, Uses, through
+from airflow_hive_acid.sql.lineage.values import How, Use, Uses, through
 from airflow_hive_acid.sql.planning.view_texts import Parse, no_parser
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import Source
-    from airflow_hive_acid.sql.model.plans import TableLookup
+    from airflow_hive_acid.sql.model.plans import ColumnFacts, TableLookup
     from airflow_hive_acid.sql.model.statements import Select
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
@@ -38,7 +40,15 @@ def declared_types(
     :param parse: reads the text of a view of the catalog.
     :return: nothing where only Spark knows the columns.
     """
-    walker = Walker(table_of, views, select.default_database, queries=queries, parse=parse, together=_of_columns)
+
+    def one_of(values: Sequence[Uses]) -> Uses:
+        kinds = {_type_of(uses, table_of, views) for uses in values}
+        several = frozenset[Use]().union(*values)
+        return several if len(kinds) == 1 and None not in kinds else through(several, How.TRANSFORMATION)
+
+    walker = Walker(
+        table_of, views, select.default_database, queries=queries, parse=parse, together=_of_columns, one_of=one_of
+    )
     found = walker.query(select.query.tree)
     return () if found.is_open else tuple((name, _type_of(uses, table_of, views)) for name, uses in found.columns)
 
@@ -56,12 +66,17 @@ def _of_columns(one: Uses, other: Uses) -> Uses:
 
 def _type_of(uses: Uses, table_of: TableLookup, views: Mapping[str, Source]) -> str | None:
     direct = [use for use in uses if use.how.is_direct]
-    if not direct or any(use.how is not How.IDENTITY or use.relation in views for use in direct):
+    if not direct or any(use.how is not How.IDENTITY for use in direct):
         return None
     kinds: set[str] = set()
     for use in direct:
-        facts = table_of(use.relation)
-        kinds |= {c.type for c in (*facts.columns, *facts.partition_columns) if c.name.lower() == use.column}
+        columns: Iterable[ColumnFacts]
+        if use.relation in views:
+            columns = views[use.relation].columns
+        else:
+            facts = table_of(use.relation)
+            columns = (*facts.columns, *facts.partition_columns)
+        kinds |= {column.type for column in columns if column.name.lower() == use.column}
     return _common(kinds)
 
 

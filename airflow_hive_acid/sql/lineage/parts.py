@@ -53,6 +53,27 @@ def parts_of(node: exp.Expr, windows: Mapping[str, exp.Window]) -> Iterable[Part
     return [(child, how, masks) for child in node.iter_expressions()]
 
 
+def choices_of(node: exp.Expr) -> list[exp.Expr] | None:
+    """The values of which an expression is one as it is, without those that are NULL; None for any other expression."""
+    found: list[exp.Expr | None]
+    match node:
+        case exp.If():
+            found = [node.args.get("true"), node.args.get("false")]
+        case exp.Case():
+            found = [*(branch.args.get("true") for branch in node.args["ifs"]), node.args.get("default")]
+        case exp.Coalesce():
+            found = [node.this, *node.expressions]
+        case exp.Lag() | exp.Lead():
+            found = [node.this, node.args.get("default")]
+        case exp.Max() | exp.Min() if node.expressions:
+            return None
+        case exp.Max() | exp.Min() | exp.First() | exp.Last() | exp.FirstValue() | exp.LastValue():
+            found = [node.this]
+        case _:
+            return None
+    return [value for value in found if value is not None and not isinstance(value.unnest(), exp.Null)]
+
+
 def _branches(ifs: Iterable[exp.Expr], default: exp.Expr | None = None) -> list[Part]:
     parts: list[Part] = []
     for branch in ifs:

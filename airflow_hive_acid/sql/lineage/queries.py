@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.sql.lineage.frames import Derived, Frame, Named, Offer, called, offer_of_table, renamed
-from airflow_hive_acid.sql.lineage.parts import composed, is_generator, parts_of
+from airflow_hive_acid.sql.lineage.parts import choices_of, composed, is_generator, parts_of
 from airflow_hive_acid.sql.lineage.values import NOTHING, How, Use, Uses, through
 from airflow_hive_acid.sql.planning.columns import column_names
 from airflow_hive_acid.sql.planning.scopes import visible_cte
 from airflow_hive_acid.sql.planning.view_texts import Parse, is_view, no_parser, query_of_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.plans import TableLookup
@@ -39,6 +39,8 @@ class Walker:
     :param queries: temporary views of a query, by lower-case name.
     :param parse: reads the text of a view; ``path`` are the views around this text.
     :param together: the uses of a column that has now the value of the one, now of the other, as in a UNION.
+    :param one_of: the uses of a value that is one of several, as of a CASE. Without it something is made of each; with
+        it the conditions by which one is chosen are left out.
     """
 
     table_of: TableLookup
@@ -49,6 +51,7 @@ class Walker:
     parse: Parse = no_parser
     path: tuple[str, ...] = ()
     together: Callable[[Uses, Uses], Uses] = operator.or_
+    one_of: Callable[[Sequence[Uses]], Uses] | None = None
     _ctes: dict[int, Derived] = field(default_factory=dict)
 
     def query(self, node: exp.Expr, outer: Frame | None = None) -> Derived:
@@ -86,6 +89,8 @@ class Walker:
                 found |= through(self.query(part.this, frame).rows, how, masking)
             elif isinstance(part, exp.Query):
                 found |= through(self._scalar(part, frame), how, masking)
+            elif self.one_of is not None and how is How.IDENTITY and (choices := choices_of(part)) is not None:
+                found |= self.one_of([self.value(frame, choice, aliases_first) for choice in choices])
             else:
                 parts = parts_of(part, frame.named_windows)
                 stack += [(child, composed(how, inner), masking or masks) for child, inner, masks in parts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.lineage.declared import declared_types, without_lengths
 from airflow_hive_acid.sql.model.statements import Select
@@ -23,10 +23,13 @@ TABLES = {
 }  # fmt: skip
 
 
+SEEN = {**VIEWS, "kept": Source("kept", "parquet", {}, (Column("a", "char(4)"), Column("b", "string")))}
+
+
 def types(query: str) -> list[str | None]:
     (select,) = parse_script(query)
     assert isinstance(select, Select)
-    return [kind for _, kind in declared_types(select, TABLES.__getitem__, VIEWS, {}, parse_script)]
+    return [kind for _, kind in declared_types(select, TABLES.__getitem__, SEEN, {}, parse_script)]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ def types(query: str) -> list[str | None]:
     [
         ("SELECT * FROM t", [None, "char(5)", "varchar(7)", NESTED, None, "char(3)"]),
         ("SELECT c AS a, (v), t.k FROM t", ["char(5)", "varchar(7)", "char(3)"]),
-        ("SELECT upper(c), concat(v), CAST(c AS STRING), max(v), n.a, c || '' FROM t", [None] * 6),
+        ("SELECT upper(c), concat(v), CAST(c AS STRING), n.a, c || '', greatest(c, k) FROM t", [None] * 6),
         ("SELECT q.a FROM (SELECT c AS a FROM t) q", ["char(5)"]),
         ("WITH q(a) AS (SELECT v FROM t) SELECT a FROM q", ["varchar(7)"]),
         ("SELECT x FROM seen", ["char(5)"]),
@@ -52,7 +55,24 @@ def types(query: str) -> list[str | None]:
         ("SELECT c FROM t INTERSECT SELECT 'x'", ["char(5)"]),
         ("SELECT CASE WHEN id = 1 THEN c ELSE 'longer' END FROM t", [None]),
         ("SELECT coalesce(c, 'longer') FROM t", [None]),
-        ("SELECT first_value(c) OVER (ORDER BY id) FROM t", [None]),
+        ("SELECT CASE id WHEN 1 THEN c WHEN 2 THEN NULL END, if(v = '', v, (NULL)) FROM t", ["char(5)", "varchar(7)"]),
+        (
+            "SELECT coalesce(t.v, u.v), nvl(t.c, t.c), CASE WHEN true THEN nvl(t.v, u.v) ELSE u.v END FROM t JOIN u",
+            ["varchar(7)", "char(5)", "varchar(7)"],
+        ),
+        # Of two lengths, which in a UNION are the larger one, Hive makes a STRING here.
+        ("SELECT coalesce(t.c, u.c), if(t.id = 1, t.c, t.v), nvl(s, c) FROM t JOIN u", [None] * 3),
+        ("SELECT nvl(upper(c), c), coalesce(c, id), CASE WHEN c = '' THEN 'a' ELSE NULL END FROM t", [None] * 3),
+        ("SELECT nvl(c, c) FROM t UNION ALL SELECT c FROM u", ["char(9)"]),
+        (
+            "SELECT max(c), min(v), max(upper(c)), max(nvl(v, v)) FILTER (WHERE id > 1) FROM t",
+            ["char(5)", "varchar(7)", None, "varchar(7)"],
+        ),
+        (
+            "SELECT first_value(c) OVER (ORDER BY id), lag(v, 1, 'none') OVER w, lead(v) OVER w FROM t WINDOW w AS ()",
+            ["char(5)", None, "varchar(7)"],
+        ),
+        ("SELECT a, b, nvl(b, a) FROM kept", ["char(4)", None, None]),
         ("SELECT carrier FROM src", [None]),
         ("SELECT e FROM t LATERAL VIEW explode(n.b) w AS e", [None]),
         ("SELECT l.a FROM t, LATERAL (SELECT c AS a) l", ["char(5)"]),
