@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking.holds import NothingBeside
 from airflow_hive_acid.engine.locking.interface import Locking
-from airflow_hive_acid.engine.locking.partitions import names_of, read_partitions
+from airflow_hive_acid.engine.locking.partitions import as_there, names_of, read_partitions
 from airflow_hive_acid.engine.locking.requests import (
     Declared,
     Definition,
@@ -93,7 +93,7 @@ class Hive4Locking(Locking):
         return patiently(patience)
 
     def _of_ddl(self, statement: DdlStatement) -> Sequence[PlannedLock]:
-        return ddl_locks(statement, self._tables.table, self._rules)
+        return ddl_locks(as_there(self._tables, statement), self._tables.table, self._rules)
 
 
 def _planned(wanted: Wanted, planned: Sequence[PlannedLock], listed: Listed, *, ctas: bool = False) -> PlannedLocks:

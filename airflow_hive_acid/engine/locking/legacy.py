@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking.holds import HeldBeside, NothingBeside
 from airflow_hive_acid.engine.locking.interface import Locking
-from airflow_hive_acid.engine.locking.partitions import names_of, read_partitions
+from airflow_hive_acid.engine.locking.partitions import as_there, names_of, read_partitions
 from airflow_hive_acid.engine.locking.requests import (
     Declared,
     Definition,
@@ -117,7 +117,7 @@ class LegacyLocking(Locking):
 
     def _of_ddl(self, statement: DdlStatement) -> tuple[LegacyLock, ...]:
         """The model does not lock the database of what is locked, so that DROP DATABASE locks its tables one by one."""
-        locks = legacy_ddl_locks(statement, self._tables.table)
+        locks = legacy_ddl_locks(as_there(self._tables, statement), self._tables.table)
         if not locks or not isinstance(statement, DropDatabase) or not statement.cascade:
             return locks
         database = statement.name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.locking.requests import Listed
     from airflow_hive_acid.engine.tables.lookup import Tables
     from airflow_hive_acid.format.jobs import PartitionRef
+    from airflow_hive_acid.sql.locks.ddl_locks import DdlStatement
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.pruning import PartitionFilter
 
@@ -31,6 +33,21 @@ def read_partitions(tables: Tables, plans: Sequence[Plan], *, every: bool = Fals
         if read.table not in whole and key not in found:
             found[key] = KnownPartitions(tables.catalog, tables.table(read.table)).matching(read.partitions)
     return found
+
+
+def as_there(tables: Tables, statement: DdlStatement) -> DdlStatement:
+    """A statement about one partition by the values that the catalog has of it: locks go by names, and ``k=01``, which
+    ``PARTITION (k = 1)`` may mean, is another name than ``k=1``."""
+    given = dict(getattr(statement, "partition", ()))
+    if not given or None in given.values():
+        return statement
+    table = tables.table(str(getattr(statement, "table", "")))
+    names = [column.name for column in table.partition_columns]
+    found = KnownPartitions(tables.catalog, table).with_values(given) if set(given) == set(names) else []
+    if len(found) != 1:
+        return statement
+    changed: dict[str, Any] = {"partition": tuple(zip(names, found[0].values, strict=True))}
+    return replace(statement, **changed)
 
 
 def names_of(listed: Listed) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from airflow_hive_acid.format.jobs import Delete, PartitionRef, Update
 from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
 from airflow_hive_acid.maintenance.warehouse.uploads import places_elsewhere, uploads_of_job
-from airflow_hive_acid.metastore.names import as_stored, has_many_texts, is_char
+from airflow_hive_acid.metastore.names import as_stored, has_many_texts, has_several_texts, is_char
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.plans import TableRead
+
+_MOST_LOOKED_UP = 2000
+"""Names of partitions; of more the partitions of the table are gone through."""
 
 
 class SeenTables:
@@ -81,42 +84,33 @@ class SeenTables:
         """
         kinds = [column.type for column in table.partition_columns]
         names = list(partitions)
-        if any(map(is_char, kinds)):
-            self._require_without_blanks(table, names)
         whole = table.qualified_name in self._creations or table.qualified_name in self._context.tables.replacements
-        if whole or not names or not any(map(has_many_texts, kinds)):
+        if not names or not any(map(is_char if whole else _may_be_spelled, kinds)):
             return
+        spelled = {name: table.spellings(name).names for name in names}
+        if sum(map(len, spelled.values())) <= _MOST_LOOKED_UP:
+            known = self.partitions(table)
+            known.look_up(other for others in spelled.values() for other in others)
+            for name, others in spelled.items():
+                other = next((other for other in others if other not in spelled and other in known), None)
+                if other is not None:
+                    raise _not_alone(table, other, name)
+            if whole or not any(map(has_many_texts, kinds)):
+                return
 
         def value_of(texts: Sequence[str]) -> tuple[str, ...]:
-            return tuple(as_stored(kind, text) for kind, text in zip(kinds, texts, strict=True))
+            stored = (as_stored(kind, text) for kind, text in zip(kinds, texts, strict=True))
+            return tuple(text.rstrip(" ") if is_char(kind) else text for kind, text in zip(kinds, stored, strict=True))
 
         replaced = {value_of([text for _, text in parse_partition_name(name)]): name for name in names}
         # How an earlier version, or whoever made the directory, has written a value, nobody can guess.
         found = self._context.client.catalog.list_partitions(
             table.qualified_name, keeps=lambda texts: value_of(texts) in replaced
         )
-        other = next((part for part in found if part.name not in names), None)
-        if other is not None:
-            raise InvalidArgumentsError(
-                f"{table.qualified_name} has a partition {other.name!r} of the same value as "
-                f"{replaced[value_of(other.values)]!r}, as an earlier version of this package or another program wrote "
-                "it; its rows would stay beside the new ones. Drop it, or give it the name that a Hive would: ALTER "
-                "TABLE … PARTITION … RENAME TO PARTITION …"
-            )
-
-    def _require_without_blanks(self, table: Table, names: Iterable[str]) -> None:
-        known = self.partitions(table)
-        spelled = {name: table.spellings(name).names for name in names}
-        known.look_up(other for others in spelled.values() for other in others)
-        for name, others in spelled.items():
-            other = next((other for other in others if other != name and other in known), None)
-            if other is not None:
-                raise InvalidArgumentsError(
-                    f"{table.qualified_name} has a partition {other!r}, whose CHAR value is that of {name!r} "
-                    "without its blanks, as an earlier version of this package wrote it; its rows would stay beside "
-                    "the new ones. Drop it, or give it the name with blanks: ALTER TABLE … PARTITION … RENAME TO "
-                    "PARTITION …"
-                )
+        written = set(names)
+        beside = next((part for part in found if part.name not in written), None)
+        if beside is not None:
+            raise _not_alone(table, beside.name, replaced[value_of(beside.values)])
 
     def target(self, table: Table, statement_ids: tuple[int, ...], partitions: Iterable[str]) -> Target:
         """Where and what a job may publish.
@@ -169,6 +163,20 @@ class SeenTables:
         own, mine = self._txn.write_ids.get(table.qualified_name), self._written.get(table.qualified_name)
         written, context = bool(mine and mine.manifests), self._context
         return with_expected(context.client, context.settings, table, snapshot, own, written=written)
+
+
+def _may_be_spelled(type_text: str) -> bool:
+    """Whether partitions of one value of a type may have several names."""
+    return is_char(type_text) or has_several_texts(type_text)
+
+
+def _not_alone(table: Table, other: str, name: str) -> InvalidArgumentsError:
+    return InvalidArgumentsError(
+        f"{table.qualified_name} has a partition {other!r} of the same value as {name!r}, as an earlier version of "
+        "this package or another program wrote it, a CHAR without its blanks or a number with zeros, say; its rows "
+        "would stay beside the new ones. Drop it, or give it the name that a Hive would: ALTER TABLE … PARTITION … "
+        "RENAME TO PARTITION …"
+    )
 
 
 def _moves_rows(table: Table, step: Update | Delete) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.names.partition_values import (
         as_stored,
         has_many_texts,
+        has_several_texts,
         insertable_value,
         is_char,
         is_text_type,
@@ -47,6 +48,7 @@ else:
             "Spellings": "partition_spellings",
             "ValueTest": "value_tests",
             "has_many_texts": "partition_values",
+            "has_several_texts": "partition_values",
             "insertable_value": "partition_values",
             "is_char": "partition_values",
             "is_text_type": "partition_values",
@@ -69,6 +71,7 @@ __all__ = [
     "canonical_partition",
     "database_name",
     "has_many_texts",
+    "has_several_texts",
     "info",
     "insertable_value",
     "is_char",

@@ -1,22 +1,28 @@
 """Names under which the catalog may hold the one partition that a user means (decision 41).
 
 A Hive fills values of a CHAR column up with blanks, in names of partitions and of directories, and writes ``1.50`` of a
-DECIMAL as ``1.5``. Earlier versions of this package took them as they were written. Both are partitions of the same
-value, and a statement that names the value means the one that is there.
+DECIMAL as ``1.5``. Earlier versions of this package took them as they were written, and a Hive's MSCK REPAIR takes the
+names of directories (``hour=01``). All are partitions of the same value, and a statement that names the value means the
+one that is there.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.names.partition_values import as_stored, is_char
+from airflow_hive_acid.metastore.names.partition_values import as_stored, is_char, other_texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+
+MOST = 100
+"""Names of one partition; of several columns the ways to write them multiply, and the rarest are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,9 @@ class Spellings:
         """
         given = list(values)
         as_given = partition_name((column, value) for column, _, value in given)
-        each = [[(column, text) for text in spelled(kind, value)] for column, kind, value in given]
+        each = [[(column, text) for text in _in_any_way(kind, value)] for column, kind, value in given]
+        while math.prod(map(len, each)) > MOST:
+            max(each, key=len).pop()
         names = tuple(dict.fromkeys(map(partition_name, itertools.product(*each))))
         return cls(names, as_given if by_name or as_given == names[0] else None)
 
@@ -62,9 +70,9 @@ class Spellings:
         if len(found) > 1:
             raise InvalidArgumentsError(
                 f"{table} has {len(found)} partitions of the same value, {' and '.join(map(repr, found))}: an earlier "
-                "version wrote one as it was given. A value as a Hive writes it, a CHAR with all its blanks, means "
-                f"{self.names[0]!r}; to mean the other by its value, rename that one first (ALTER TABLE … PARTITION … "
-                "RENAME TO PARTITION …)"
+                "version, or another program, wrote one as it was given. A value as a Hive writes it, a CHAR with all "
+                f"its blanks, means {self.names[0]!r}; to mean the other by its value, rename that one first (ALTER "
+                "TABLE … PARTITION … RENAME TO PARTITION …)"
             )
         return found[0] if found else self.names[0]
 
@@ -75,3 +83,8 @@ def spelled(type_text: str, value: str) -> list[str]:
     if stored.isspace():
         return [stored]
     return list(dict.fromkeys((stored, value, *([value.rstrip(" ")] if is_char(type_text) else []))))
+
+
+def _in_any_way(type_text: str, value: str) -> list[str]:
+    """A value as :func:`spelled`, and as other programs may have written it."""
+    return list(dict.fromkeys((*spelled(type_text, value), *other_texts(type_text, as_stored(type_text, value)))))

@@ -28,6 +28,9 @@ _TIMESTAMP = re.compile(
 )
 _LENGTH = re.compile(r"[a-z]+\(([0-9]+)(?:,([0-9]+))?\)")
 _TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
+_PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_WIDTHS = (2, 3, 4)
+"""To which whole numbers are filled up with zeros; more are rare."""
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
 """Between them Java writes a number without exponent."""
 
@@ -63,6 +66,11 @@ def has_many_texts(type_text: str) -> bool:
     return type_text.partition("(")[0] in _MANY_TEXTS
 
 
+def has_several_texts(type_text: str) -> bool:
+    """Whether one value of a type has several texts, of which a Hive stores one: numbers, dates and times."""
+    return type_text.partition("(")[0] in _SEVERAL_TEXTS
+
+
 def may_be_several(type_text: str, value: str) -> bool:
     """Whether partitions of several names may be meant by a value of a clause."""
     return is_char(type_text) or as_stored(type_text, value) != value
@@ -87,6 +95,36 @@ def as_stored(type_text: str, value: str) -> str:
         return normal_value("", type_text, value)
     except InvalidArgumentsError:
         return value
+
+
+def other_texts(type_text: str, stored: str) -> list[str]:
+    """Other texts of a value by which programs call directories: ``01`` of an INT, ``1.50`` of a DECIMAL, ``2026-1-2``.
+
+    :param stored: the value as a Hive stores it; of what is no value of the type there are none.
+    """
+    kind = type_text.partition("(")[0]
+    if kind in _BITS and _WHOLE.fullmatch(stored):
+        sign, digits = ("-", stored[1:]) if stored.startswith("-") else ("", stored)
+        return [f"{sign}{digits.zfill(width)}" for width in _WIDTHS if width > len(digits)]
+    if kind == "date" and (day := _DATE.fullmatch(stored)) is not None:
+        return [f"{day[1]}-{int(day[2])}-{int(day[3])}"]
+    if kind in ("decimal", "double", "float") and _PLAIN_NUMBER.fullmatch(stored):
+        return _with_zeros(stored, type_text)
+    if kind == "boolean" and stored in ("true", "false"):
+        return [stored.upper(), stored.capitalize()]
+    if kind == "timestamp" and _TIMESTAMP.fullmatch(stored):
+        return [*([] if "." in stored else [f"{stored}.0"]), *([stored[:10]] if stored.endswith(" 00:00:00") else [])]
+    return []
+
+
+def _with_zeros(stored: str, type_text: str) -> list[str]:
+    """A number with fewer and with more zeros behind the point; a double has as many as a Hive gives it, or none."""
+    length = _LENGTH.fullmatch(type_text)
+    whole, _, fraction = stored.partition(".")
+    fraction = fraction.rstrip("0")
+    most = int(length[2] or 0) if length is not None else 0
+    longer = [fraction.ljust(width, "0") for width in range(len(fraction), most + 1)]
+    return [f"{whole}.{digits}" if digits else whole for digits in (longer or [fraction])]
 
 
 def insertable_value(column: str, type_text: str, value: str) -> str:

@@ -130,10 +130,10 @@ def resolve_by(
     found = [(key, normal_value(key.name, key.type, values[key.name])) for key in keys if key.name in values]
     normal = [(key.name, value) for key, value in found]
     chars = [key for key, _ in found if is_char(key.type)]
-    if not chars:
-        if normal != as_given and not missing and _exists(connection, table, partition_name(as_given)):
-            return partition_name(as_given)  # spelled as no Hive would, by whoever made it
+    if not chars and missing:
         return canonical_partition(partition_name(normal))
+    if not chars and normal != as_given and _exists(connection, table, partition_name(as_given)):
+        return partition_name(as_given)  # spelled as no Hive would, by whoever made it
     # Blanks as they were given; too long a value is cut.
     spelled = Spellings.of(
         (
@@ -142,7 +142,10 @@ def resolve_by(
         ),
         by_name=by_name,
     )
-    there = _there(connection, table, spelled.names) if not missing else _with_values(connection, table, spelled.names)
+    if missing:
+        there = _with_values(connection, table, spelled.names)
+    else:
+        there = set() if spelled.is_one else _there(connection, table, spelled.names)
     return canonical_partition(spelled.choose(table, there))
 
 

@@ -210,6 +210,33 @@ def test_a_partition_that_a_hive_called_otherwise_is_dropped_and_renamed(engine,
     assert names(client, "w.h") == ["h=2"]
 
 
+def test_a_value_means_the_partition_that_a_hive_called_otherwise(engine, client, fake):
+    """An INSERT OVERWRITE of ``h=1`` left the rows of ``h=01``, which has the same value, beside the new ones."""
+    engine.run(
+        "CREATE TABLE w.h (a INT) PARTITIONED BY (h INT) STORED AS ORC; ALTER TABLE w.h ADD PARTITION (h=1);"
+        "ALTER TABLE w.h ADD PARTITION (h=2)"
+    )
+    called(client, "h=1", "h=01")
+    fake.partitions = [("1",)]
+    for target in ("PARTITION (h=1) SELECT 9", "PARTITION (h) SELECT 9, 1"):
+        with pytest.raises(InvalidArgumentsError, match=r"'h=01' of the same value as 'h=1'.*RENAME"):
+            engine.run(f"INSERT OVERWRITE TABLE w.h {target}")
+    assert names(client, "w.h") == ["h=01", "h=2"]
+    engine.run("ALTER TABLE w.h TOUCH PARTITION (h=1); ALTER TABLE w.h PARTITION (h=1) COMPACT 'major'")
+    assert [one.resource.partition for one in client.compactions.show(database="w", table="h")] == ["h=01"]
+    [explained] = engine.run("EXPLAIN LOCKS TRUNCATE TABLE w.h PARTITION (h=1)")
+    assert not any("h=1" in str(row) for row in explained.rows.rows)
+    [emptied] = engine.run("TRUNCATE TABLE w.h PARTITION (h=1)")
+    place = client.catalog.get_partition("w.h", "h=01").location
+    assert [path_of(uri).parent for uri in emptied.directories] == [path_of(place)]
+    with pytest.raises(AlreadyExistsError, match="h=01 already"):
+        engine.run("ALTER TABLE w.h ADD PARTITION (h=1)")
+    engine.run("ALTER TABLE w.h PARTITION (h=1) RENAME TO PARTITION (h=1)")
+    fake.partitions = [("1",), ("2",)]
+    engine.run("INSERT OVERWRITE TABLE w.h PARTITION (h) SELECT 9, 1")
+    assert names(client, "w.h") == ["h=1", "h=2"]
+
+
 def test_a_partition_that_has_no_value_of_its_type_is_not_dropped_by_order(engine, client):
     engine.run(
         "CREATE TABLE w.n (a INT) PARTITIONED BY (k INT) STORED AS ORC;"

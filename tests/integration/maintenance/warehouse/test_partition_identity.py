@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionState
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.leases import LeaseObject
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
@@ -75,6 +76,26 @@ def days(client: MetastoreClient) -> str:
     client.catalog.create_table(TableDefinition("default", "d", (Column("a", "int"),), keys))
     client.catalog.add_partitions("default.d", ["day=1/hr=2", "day=1/hr=3", "day=2/hr=2"])
     return "default.d"
+
+
+def test_a_value_is_the_partition_that_is_there_whatever_zeros_its_name_has(client: MetastoreClient) -> None:
+    """A lease on ``k=1.5`` kept nobody out of ``k=1.50``, which is the partition of that value."""
+    keys = (Column("k", "decimal(10,2)"), Column("hr", "int"))
+    client.catalog.create_table(TableDefinition("default", "n", (Column("a", "int"),), keys))
+    there = "k=1.50/hr=1"
+    client.catalog.add_partitions("default.n", [("1.50", "1"), ("2", "1"), ("2.0", "1")])
+    assert client.catalog.get_partition("default.n", {"k": "1.5", "hr": "01"}).name == there
+    lease = client.leases.grab_lease([LeaseObject("default", "n", "hr=1/k=1.5")], 60)
+    assert [held.partition_name for held in client.leases.list_lease()] == [there]
+    with pytest.raises(LeaseAlreadyExistsError):
+        client.leases.grab_lease([LeaseObject("default", "n", there)], 60)
+    client.leases.drop_lease(lease)
+    client.compactions.enqueue("default.n", "k=1.5/hr=1")
+    assert [one.resource.partition for one in client.compactions.show(database="default", table="n")] == [there]
+    for given, meant in {"hr=1/k=2": "k=2/hr=1", "k=2.0/hr=1": "k=2.0/hr=1", "k=3.00/hr=01": "k=3/hr=1"}.items():
+        held = client.leases.grab_lease([LeaseObject("default", "n", given)], 60)
+        assert [other.partition_name for other in client.leases.list_lease()] == [meant]
+        client.leases.drop_lease(held)
 
 
 # --- clean-up ---------------------------------------------------------------------------------------------------------
