@@ -11,9 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.hooks.arguments import (
+    Argument,
+    Takes,
+    check_parsed,
+    optional_mapping,
+    optional_text,
+    optional_texts,
+    some_text,
+)
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.parsing.builders import MergeClause
 
 _COMMON = ("lease", "transaction", "hive_acid_conn_id", "spark_conn_id", "spark_service")
+_TABLE = some_text("[db.]table")
+_VALUES = optional_mapping("names, as :name in the SQL, to their values")
 _FORMAT = re.compile(r"[A-Za-z0-9_.]{1,200}")
 
 
@@ -54,6 +65,16 @@ class HiveAcidInsertOperator(HiveAcidOperator):
     )  # fmt: skip
     template_fields_renderers = {"query": "sql", "rows": "json", "parameters": "json"}  # noqa: RUF012 - see above
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "table": _TABLE,
+        "query": optional_text("a SELECT"),
+        "options": optional_mapping("options of the format to their values"),
+        "schema": optional_mapping("columns to their types"),
+        "columns": optional_texts("the names of columns"),
+        "partition": optional_mapping("partition columns to their values"),
+        "parameters": _VALUES,
+    }
 
     def __init__(
         self,
@@ -87,6 +108,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
         self.partition = partition
         self.overwrite = overwrite
         self.parameters = parameters
+        check_parsed(self, self.takes)
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The INSERT; files become a view of the engine, so that their options stand in no statement."""
@@ -147,6 +169,14 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
     template_fields: Sequence[str] = ("table", "set", "values", "where", "parameters", *_COMMON)
     template_fields_renderers = {"where": "sql", "set": "json", "values": "json"}  # noqa: RUF012 - see above
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "table": _TABLE,
+        "set": optional_mapping("columns to SQL expressions"),
+        "values": optional_mapping("columns to values"),
+        "where": optional_text("a condition"),
+        "parameters": _VALUES,
+    }
 
     def __init__(
         self,
@@ -167,6 +197,7 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
         self.where = where
         self.everything = everything
         self.parameters = parameters
+        check_parsed(self, self.takes)
 
     def lineage_script(self) -> str:
         """The UPDATE."""
@@ -188,6 +219,12 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
     template_fields: Sequence[str] = ("table", "where", "parameters", *_COMMON)
     template_fields_renderers = {"where": "sql", "parameters": "json"}  # noqa: RUF012 - see above
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "table": _TABLE,
+        "where": optional_text("a condition"),
+        "parameters": _VALUES,
+    }
 
     def __init__(
         self,
@@ -204,6 +241,7 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
         self.where = where
         self.everything = everything
         self.parameters = parameters
+        check_parsed(self, self.takes)
 
     def lineage_script(self) -> str:
         """The DELETE."""
@@ -227,6 +265,19 @@ class HiveAcidMergeOperator(HiveAcidOperator):
     template_fields: Sequence[str] = ("target", "source", "on", "clauses", "parameters", *_COMMON)
     template_fields_renderers = {"source": "sql", "on": "sql", "clauses": "json"}  # noqa: RUF012 - see above
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "target": _TABLE,
+        "source": some_text("[db.]table, or a query"),
+        "on": some_text("a condition"),
+        "clauses": Argument(
+            "a list of clauses, one or more",
+            lambda value: isinstance(value, list | tuple) and bool(value) and None not in value,
+        ),
+        "target_alias": some_text("a name"),
+        "source_alias": some_text("a name"),
+        "parameters": _VALUES,
+    }
 
     def __init__(
         self,
@@ -248,6 +299,7 @@ class HiveAcidMergeOperator(HiveAcidOperator):
         self.target_alias = target_alias
         self.source_alias = source_alias
         self.parameters = parameters
+        check_parsed(self, self.takes)
 
     def lineage_script(self) -> str:
         """The MERGE."""

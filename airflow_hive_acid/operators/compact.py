@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.airflow_versions import seconds_of
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, JobFailedError
+from airflow_hive_acid.errors import HiveAcidError, JobFailedError
+from airflow_hive_acid.hooks.arguments import (
+    Argument,
+    Takes,
+    check_parsed,
+    check_rendered,
+    count,
+    optional_mapping,
+    optional_text,
+    seconds,
+    some_text,
+)
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill
 from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, cancel_requests, compaction_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from airflow.sdk import Context
 
@@ -57,6 +69,25 @@ class HiveAcidCompactOperator(BaseOperator):
     ui_color = "#d5e8d4"
     operator_extra_links = LINKS
     linked: dict[str, Any] | None = None
+    takes: ClassVar[Takes] = {
+        "table": some_text("db.table"),
+        "partition": Argument(
+            "k1=v1/k2=v2, or a mapping of partition columns to values; leave it out for all that need a compaction",
+            lambda value: (
+                bool(value) and value != "None" and (isinstance(value, str) or set(map(type, value)) == {str})
+                if isinstance(value, str | Mapping)
+                else False
+            ),
+            (None,),
+        ),
+        "type": some_text("major, minor or rebalance"),
+        "compaction_pool": optional_text("the name of a compaction pool"),
+        "order_by": optional_text("columns, for example a, b DESC"),
+        "number_of_buckets": count(1, optional=True),
+        "properties": optional_mapping("properties to their values"),
+        "timeout": seconds(optional=True),
+        "poll_interval": seconds(0.01),
+    }
 
     def __init__(
         self,
@@ -91,6 +122,7 @@ class HiveAcidCompactOperator(BaseOperator):
         self.deferrable = deferrable
         self.hive_acid_conn_id = hive_acid_conn_id
         self._asked: list[int] = []
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, and wait if wanted.
@@ -104,6 +136,7 @@ class HiveAcidCompactOperator(BaseOperator):
 
         started = time.time()
         try:
+            check_rendered(self, self.takes)
             with HiveAcidHook(self.hive_acid_conn_id) as hook, kept_lease(hook, self.lease):
                 request = self._ask(hook)
                 self.linked = linked_to(request)
@@ -226,12 +259,8 @@ def _done(request: dict[str, Any], outcomes: Iterable[Mapping[str, Any]]) -> dic
 def _spec(partition: str | Mapping[str, Any] | None) -> str | dict[str, str | None] | None:
     """The partition as the catalog reads it.
 
-    :raises InvalidArgumentsError: for an empty one: a template that came out empty must not mean all partitions.
+    An empty one is refused before: a template that came out empty must not mean all partitions.
     """
-    if partition is None:
-        return None
-    if not partition:
-        raise InvalidArgumentsError("partition is empty; name one, or leave it out for all that need a compaction")
-    if isinstance(partition, str):
+    if partition is None or isinstance(partition, str):
         return partition
     return {key: None if value is None else str(value) for key, value in partition.items()}

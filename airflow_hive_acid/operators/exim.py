@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_hive_acid.hooks.arguments import Argument, Takes, check_parsed, optional_text, some_text
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+
+
+_PARTITIONS = Argument(
+    "a list of mappings of partition columns to values, or None",
+    lambda value: isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value),
+    (None,),
+)
 
 
 class _CarriesTables(HiveAcidOperator):
@@ -50,6 +59,13 @@ class HiveAcidExportTableOperator(_CarriesTables):
     template_ext: Sequence[str] = ()
     template_fields_renderers = {"partitions": "json"}  # noqa: RUF012 - Airflow reads it from the class
 
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "table": some_text("[db.]table"),
+        "location": some_text("a path or URI"),
+        "partitions": _PARTITIONS,
+    }
+
     def __init__(
         self,
         *,
@@ -68,6 +84,7 @@ class HiveAcidExportTableOperator(_CarriesTables):
         self.partitions = partitions
         self.replication = replication
         self.metadata_only = metadata_only
+        check_parsed(self, self.takes)
 
     def lineage_script(self) -> str:
         """The statement."""
@@ -98,6 +115,14 @@ class HiveAcidImportTableOperator(_CarriesTables):
     template_ext: Sequence[str] = ()
     template_fields_renderers = {"partitions": "json"}  # noqa: RUF012 - Airflow reads it from the class
 
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "source": some_text("a path or URI"),
+        "table": optional_text("[db.]table"),
+        "partitions": _PARTITIONS,
+        "location": optional_text("a path or URI"),
+    }
+
     def __init__(
         self,
         *,
@@ -116,6 +141,7 @@ class HiveAcidImportTableOperator(_CarriesTables):
         self.partitions = partitions
         self.external = external
         self.location = location
+        check_parsed(self, self.takes)
 
     def lineage_script(self) -> str:
         """The statement."""

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    optional_mapping,
+    optional_text,
+    optional_texts,
+    some_text,
+)
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -37,6 +45,15 @@ class HiveAcidExportOperator(HiveAcidOperator):
     )  # fmt: skip
     template_fields_renderers = {"query": "sql", "parameters": "json"}  # noqa: RUF012 - Airflow reads it from the class
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "path": some_text("a path or URI"),
+        "query": optional_text("a SELECT"),
+        "table": optional_text("[db.]table"),
+        "options": optional_mapping("options of the format to their values"),
+        "partition_by": optional_texts("the names of columns"),
+        "parameters": optional_mapping("names, as :name in the query, to their values"),
+    }
     never_a_member = "its files would stay if the transaction is given up; export after the group"
 
     def __init__(
@@ -69,6 +86,7 @@ class HiveAcidExportOperator(HiveAcidOperator):
         self.mode = mode
         self.replace_anything = replace_anything
         self.parameters = parameters
+        check_parsed(self, self.takes)
 
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Export.

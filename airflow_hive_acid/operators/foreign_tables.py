@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_mapping, optional_texts, some_text
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ class HiveAcidImportForeignTableOperator(HiveAcidOperator):
     )  # fmt: skip
     template_fields_renderers = {"columns": "json", "properties": "json"}  # noqa: RUF012 - Airflow reads it
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "source": some_text("iceberg:catalog.database.table, delta:/path, parquet:/path or orc:/path"),
+        "table": some_text("[db.]table"),
+        "partition_by": optional_texts("the names of columns"),
+        "columns": optional_mapping("names in the source to names in the table"),
+        "properties": optional_mapping("table properties to their values"),
+    }
     never_a_member = "it makes a table; import before the group"
 
     def __init__(
@@ -64,6 +73,7 @@ class HiveAcidImportForeignTableOperator(HiveAcidOperator):
         self.replace = replace
         self.reuse_files = reuse_files
         self.verify = verify
+        check_parsed(self, self.takes)
 
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Import.

@@ -22,6 +22,15 @@ from airflow_hive_acid.errors import (
     TurnPendingError,
     UnsupportedStatementError,
 )
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    check_rendered,
+    count,
+    optional_mapping,
+    optional_text,
+    optional_texts,
+)
 from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
@@ -49,6 +58,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.text.variables import Variables
+
+
+#: An empty text is what classes without a script give; as a script it is refused when it is parsed.
+_SQL = optional_texts("a statement, a list of statements, or the name of a .sql file", none=False)
 
 
 class HiveAcidOperator(TellsLineage, BaseOperator):
@@ -95,6 +108,15 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     linked: dict[str, Any] | None = None
     #: Why it cannot be part of a transaction across tasks, and what to do instead.
     never_a_member: ClassVar[str | None] = None
+    #: What its fields may be.
+    takes: ClassVar[Takes] = {
+        "spark_conf": optional_mapping("Spark's settings to their values"),
+        "spark_service": optional_text("the name of a Spark service"),
+        "variables": optional_mapping("names of variables to their values"),
+        "settings": optional_mapping("Hive settings to their values"),
+        "database": optional_text("the name of a database"),
+        "xcom_rows": count(0),
+    }
 
     def __init__(
         self,
@@ -145,6 +167,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
         self.deferrable = deferrable
         self._running: Running | None = None
+        check_parsed(self, self._fields())
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
         """Render, and tell Airflow's masker what is secret in the fields: logs and rendered fields show ``***``."""
@@ -176,6 +199,10 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         from airflow_hive_acid.hooks.leases import kept_lease
         from airflow_hive_acid.hooks.transactions import EMPTY
 
+        try:
+            check_rendered(self, self._fields())
+        except HiveAcidError as error:
+            fail_task(error)
         spark_conf = self.lineage_conf(context, self.spark_conf or {})
         hook = HiveAcidHook(
             self.hive_acid_conn_id,
@@ -312,6 +339,10 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
 
         given = {key: str(value) for key, value in (self.settings or {}).items() if setting_of(key) is not None}
         return hook.settings.in_session(given)
+
+    def _fields(self) -> Takes:
+        """What its fields may be; the script is one where it is the author's."""
+        return {"sql": _SQL, **self.takes} if self._has_script else self.takes
 
     @property
     def _has_script(self) -> bool:

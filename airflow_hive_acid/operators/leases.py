@@ -9,17 +9,26 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
 from airflow.sdk import BaseOperator, get_current_context
 
 from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.faces import renamed
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    check_rendered,
+    optional_texts,
+    seconds,
+    some_text,
+    texts,
+)
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import agent_info, fail_task
-from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger, check_timeout
+from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,6 +65,12 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
     ui_color = "#fff2cc"
     operator_extra_links = LINKS
     linked: dict[str, Any] | None = None
+    takes: ClassVar[Takes] = {
+        "objects": texts("the tables or partitions to lease, as db.table or db.table/k=v"),
+        "type": some_text("x, exclusive, or s, shared"),
+        "duration": seconds(),
+        "wait": seconds(optional=True),
+    }
 
     def __init__(
         self,
@@ -71,10 +86,9 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         duration, wait = seconds_of(duration), seconds_of(wait)
-        check_timeout("wait", wait)
-        if not 0 < poll_interval <= 10:
+        if not isinstance(poll_interval, int | float) or not 0 < poll_interval <= 10:
             raise ValueError(
-                f"poll_interval of task {self.task_id} must be above 0 and at most 10, not {poll_interval}"
+                f"poll_interval of task {self.task_id} must be above 0 and at most 10, not {poll_interval!r}"
             )
         self.objects = objects
         self.type = type
@@ -83,6 +97,7 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self.hive_acid_conn_id = hive_acid_conn_id
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Take it, or stand in line.
@@ -94,6 +109,7 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
         from airflow_hive_acid.hooks.leases import objects_of, renewed, seal_lease, seal_secret, secret_of_task
 
         try:
+            check_rendered(self, self.takes)
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 objects, user = objects_of(self.objects), agent_info(context)
@@ -173,6 +189,7 @@ class HiveAcidDropLeaseOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("lease", "objects", "hive_acid_conn_id")
     ui_color = "#fff2cc"
+    takes: ClassVar[Takes] = {"objects": optional_texts("the objects of the lease to drop")}
 
     def __init__(
         self,
@@ -188,6 +205,7 @@ class HiveAcidDropLeaseOperator(BaseOperator):
         self.objects = objects
         self.ended_ok = ended_ok
         self.hive_acid_conn_id = hive_acid_conn_id
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any] | None:
         """Drop it.
@@ -201,6 +219,7 @@ class HiveAcidDropLeaseOperator(BaseOperator):
             self.log.info("There is no lease to drop")
             return None
         try:
+            check_rendered(self, self.takes)
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 lease = open_lease(client, self.lease)

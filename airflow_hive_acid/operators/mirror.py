@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow_hive_acid.airflow_versions import seconds_of
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_texts, seconds, some_text
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+
+_PLACES = {
+    "table": some_text("[db.]table"),
+    "target": some_text("iceberg:catalog.database.table, or delta:/path"),
+}
 
 
 class HiveAcidMirrorOperator(HiveAcidOperator):
@@ -37,6 +43,7 @@ class HiveAcidMirrorOperator(HiveAcidOperator):
         "table", "target", "key", "lease", "hive_acid_conn_id", "spark_conn_id", "spark_service",
     )  # fmt: skip
     lineage_literals = False
+    takes: ClassVar[Takes] = {**HiveAcidOperator.takes, **_PLACES, "key": optional_texts("the names of columns")}
     never_a_member = (
         "what it has written to its target would stay if the transaction is given up; mirror after the group"
     )
@@ -61,6 +68,7 @@ class HiveAcidMirrorOperator(HiveAcidOperator):
         self.bootstrap = bootstrap
         self.refuse_bootstrap = refuse_bootstrap
         self.verify = verify
+        check_parsed(self, self.takes)
 
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Follow, and compare if wanted.
@@ -123,6 +131,7 @@ class HiveAcidMirrorCutOverOperator(HiveAcidOperator):
 
     template_fields: Sequence[str] = ("table", "target", "hive_acid_conn_id", "spark_conn_id", "spark_service")
     lineage_literals = False
+    takes: ClassVar[Takes] = {**HiveAcidOperator.takes, **_PLACES, "wait": seconds()}
     never_a_member = "it changes who may write the table, for everybody and at once; do it before or after the group"
 
     def __init__(
@@ -152,6 +161,7 @@ class HiveAcidMirrorCutOverOperator(HiveAcidOperator):
         self.action = action
         self.wait = seconds_of(wait)
         self.discard = discard
+        check_parsed(self, self.takes)
 
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Do it, if it is not done yet.

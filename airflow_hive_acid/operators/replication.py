@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, ReplicationBusyError, ReplicationGapError
 from airflow_hive_acid.hooks import stats
+from airflow_hive_acid.hooks.arguments import Argument, Takes, check_parsed, check_rendered, seconds
 from airflow_hive_acid.hooks.links import LINKS
 from airflow_hive_acid.hooks.lives import task_life
 from airflow_hive_acid.hooks.replication import REPLICATED, open_sites, policy_asset, policy_of
@@ -17,7 +19,7 @@ from airflow_hive_acid.hooks.tasks import agent_info, error_of_event, fail_task,
 from airflow_hive_acid.triggers.replication import ReplicationFreeTrigger, ReplicationNewsTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from airflow.sdk import Context
@@ -28,6 +30,21 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.policies.state import PolicyState
     from airflow_hive_acid.replication.site import Site
 
+_POLICY = Argument(
+    "the name of a policy of [hive_acid] replication_policies, or its fields as a mapping",
+    lambda value: (
+        (isinstance(value, str) and bool(value.strip()))
+        or (isinstance(value, Mapping) and bool(value) and all(isinstance(key, str) for key in value))
+    ),
+)
+_BOOTSTRAP = Argument(
+    "True or False, or a list of names of policies",
+    lambda value: (
+        isinstance(value, bool | str)
+        or (isinstance(value, list | tuple | set) and all(isinstance(each, str) for each in value))
+    ),
+    (None,),
+)
 _STORE_KEY = "hive_acid_replication_told"
 
 
@@ -52,6 +69,13 @@ class HiveAcidReplicationOperator(BaseOperator):
     operator_extra_links = LINKS
     linked: dict[str, Any] | None = None
     hive_acid_conn_id: str = ""
+    takes: ClassVar[Takes] = {
+        "policy": _POLICY,
+        "bootstrap": _BOOTSTRAP,
+        "wait_seconds": seconds(),
+        "busy_timeout": seconds(),
+        "poll_interval": seconds(0.01),
+    }
 
     def __init__(
         self,
@@ -74,6 +98,7 @@ class HiveAcidReplicationOperator(BaseOperator):
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self._hooks: tuple[HiveAcidHook, ...] = ()
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look for news, wait if there is none and it is wanted, and run a cycle.
@@ -81,6 +106,7 @@ class HiveAcidReplicationOperator(BaseOperator):
         :return: what the cycle has done, see :class:`~airflow_hive_acid.replication.cycles.runner.CycleReport`.
         """
         try:
+            check_rendered(self, self.takes)
             one = policy_of(self.policy)
             self._wait_for_news(one)
         except HiveAcidError as error:
@@ -108,7 +134,7 @@ class HiveAcidReplicationOperator(BaseOperator):
 
     def _wait_for_news(self, one: Policy) -> None:
         """Defer while there is nothing to do."""
-        wait = float(self.wait_seconds)
+        wait = float(seconds_of(self.wait_seconds))
         if wait <= 0 or self.only_first or self._wants_bootstrap(one):
             return
         from airflow_hive_acid.replication.cycles.cycle import standing
@@ -139,7 +165,7 @@ class HiveAcidReplicationOperator(BaseOperator):
         wanted = self.bootstrap
         if isinstance(wanted, bool):
             return wanted
-        names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted]
+        names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted or ()]
         return one.name in names or any(name.strip().lower() == "true" for name in names)
 
     # --- the cycle ----------------------------------------------------------------------------------------------------

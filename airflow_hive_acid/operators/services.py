@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError, JobFailedError
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    check_rendered,
+    count,
+    optional_mapping,
+    seconds,
+    some_text,
+)
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill
 
@@ -40,6 +49,13 @@ class HiveAcidSparkServiceOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("service", "hive_acid_conn_id", "spark_conn_id")
     ui_color = "#fde2cf"
+    takes: ClassVar[Takes] = {
+        "service": some_text("the name of the service"),
+        "places": count(1),
+        "max_callers": count(1),
+        "max_idle": seconds(optional=True),
+        "spark_conf": optional_mapping("Spark's settings to their values"),
+    }
 
     def __init__(
         self,
@@ -63,6 +79,7 @@ class HiveAcidSparkServiceOperator(BaseOperator):
         self.spark_conf = spark_conf
         self._ending = threading.Event()
         self._application: SpoolSession | None = None
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> None:
         """Serve."""
@@ -70,6 +87,10 @@ class HiveAcidSparkServiceOperator(BaseOperator):
         from airflow_hive_acid.engine.applications.service import ServiceSettings, serving
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 
+        try:
+            check_rendered(self, self.takes)
+        except HiveAcidError as error:
+            fail_task(error)
         settings = ServiceSettings(self.places, self.max_callers, self.max_idle)
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=self.spark_conf)
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, mapping, optional_mapping, optional_text, some_text
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ class HiveAcidSparkOperator(HiveAcidOperator):
     )  # fmt: skip
     template_fields_renderers = {"tables": "json", "arguments": "json"}  # noqa: RUF012 - Airflow reads it from the class
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "tables": mapping("tables to what may be done to them"),
+        "application": optional_text("a path or URI"),
+        "module": optional_text("the name of a module"),
+        "function": some_text("the name of a function"),
+        "arguments": optional_mapping("arguments of the function to their values"),
+    }
 
     def __init__(
         self,
@@ -59,6 +68,7 @@ class HiveAcidSparkOperator(HiveAcidOperator):
         self.module = module
         self.function = function
         self.arguments = arguments
+        check_parsed(self, self.takes)
 
     def _check_source(self, application: str | None, module: str | None) -> None:
         if (application is None) == (module is None):

@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.errors import HiveAcidError, UnsupportedStatementError
 from airflow_hive_acid.hooks import stats
+from airflow_hive_acid.hooks.arguments import (
+    Argument,
+    Takes,
+    check_parsed,
+    check_rendered,
+    optional_mapping,
+    optional_text,
+)
 from airflow_hive_acid.hooks.tasks import agent_info, fail_task, stop_on_kill, unique_scope
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
@@ -48,6 +56,22 @@ class HiveAcidStreamOperator(HiveAcidOperator):
     template_ext: Sequence[str] = ()
     template_fields_renderers = {"query": "sql"}  # noqa: RUF012 - Airflow reads it from the class
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "application": optional_text("a path or URI"),
+        "application_args": Argument(
+            "a list of arguments", lambda value: isinstance(value, list | tuple) and None not in value
+        ),
+        "source_format": optional_text("the name of a Spark source"),
+        "source_options": optional_mapping("options of the source to their values"),
+        "source_schema": optional_text("columns as Spark's DDL"),
+        "query": optional_text("a SELECT"),
+        "table": optional_text("[db.]table"),
+        "stream": optional_text("the name of the stream"),
+        "checkpoint": optional_text("a URI"),
+        "interval": optional_text("a time as Spark writes it, 10 seconds for example"),
+        "sink": optional_mapping("arguments of hive_acid_sink to their values"),
+    }
     never_a_member: ClassVar[str | None] = "each micro-batch of a stream is a transaction of its own. Keep it outside"
 
     def __init__(
@@ -81,7 +105,6 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         useless = [name for name, value in more.items() if value is not None]
         if application is not None and useless:
             raise ValueError(f"task {self.task_id}: {useless[0]} describes a query; an application has one of its own")
-        self._check_sink(sink or {})
         self.application = application
         self.application_args = application_args
         self.source_format = source_format
@@ -94,6 +117,8 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         self.interval = interval
         self.sink = sink
         self._runner: StreamRunner | None = None
+        check_parsed(self, self.takes)
+        self._check_sink(sink or {})
 
     def _check_sink(self, sink: Mapping[str, Any]) -> None:
         from airflow_hive_acid.format.streams import check_sink
@@ -120,6 +145,10 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.transactions import EMPTY
 
+        try:
+            check_rendered(self, self.takes)
+        except HiveAcidError as error:
+            fail_task(error)
         spark_conf = self.lineage_conf(context, self.spark_conf or {})
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=spark_conf)
         # The tries of a task instance have one name: a later one takes over at once what an earlier one ran. Another

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    check_rendered,
+    count,
+    optional_mapping,
+    optional_text,
+    optional_texts,
+    seconds,
+    some_text,
+    texts,
+)
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.tasks import agent_info, fail_task
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
@@ -44,6 +56,16 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         "spark_conn_id", "spark_service",
     )  # fmt: skip
     lineage_literals = False
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "table": some_text("[db.]table"),
+        "from_write_id": count(0),
+        "to_write_id": count(0, optional=True),
+        "key": optional_texts("the names of columns"),
+        "path": optional_text("a path or URI"),
+        "into": optional_text("[db.]table"),
+        "options": optional_mapping("options of the format to their values"),
+    }
     never_a_member = "a range of changes has ended before it is read; read it before the group, or after it"
 
     def __init__(
@@ -79,6 +101,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         self.format = format
         self.options = options
         self.mode = mode
+        check_parsed(self, self.takes)
 
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Read and write.
@@ -142,6 +165,13 @@ class HiveAcidPinOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("name", "tables", "comment", "hive_acid_conn_id")
+    takes: ClassVar[Takes] = {
+        "name": some_text("a name"),
+        "tables": texts("[db.]table of each table"),
+        "expires": seconds(),
+        "max_bytes": count(0, optional=True),
+        "comment": optional_text("a text"),
+    }
 
     def __init__(
         self,
@@ -163,6 +193,7 @@ class HiveAcidPinOperator(BaseOperator):
         self.comment = comment
         self.replace = replace
         self.hive_acid_conn_id = hive_acid_conn_id
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin.
@@ -172,6 +203,10 @@ class HiveAcidPinOperator(BaseOperator):
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
         from airflow_hive_acid.metastore.txns import overdue
 
+        try:
+            check_rendered(self, self.takes)
+        except HiveAcidError as error:
+            fail_task(error)
         instance = context["ti"]
         run = f"{instance.dag_id} {instance.run_id} {instance.task_id} {instance.map_index}"
         comment = f"{self.comment} ({run})" if self.comment else run
@@ -203,6 +238,7 @@ class HiveAcidUnpinOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("name", "hive_acid_conn_id")
+    takes: ClassVar[Takes] = {"name": some_text("a name")}
 
     def __init__(
         self, *, name: str, missing_ok: bool = True, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any
@@ -211,6 +247,7 @@ class HiveAcidUnpinOperator(BaseOperator):
         self.name = name
         self.missing_ok = missing_ok
         self.hive_acid_conn_id = hive_acid_conn_id
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> bool:
         """Drop it; whether there was one."""
@@ -219,6 +256,7 @@ class HiveAcidUnpinOperator(BaseOperator):
 
         with HiveAcidHook(self.hive_acid_conn_id) as hook:
             try:
+                check_rendered(self, self.takes)
                 hook.pins.unpin(self.name, f"dropped by {agent_info(context)}")
             except NoSuchPinError as error:
                 if not self.missing_ok:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -17,6 +17,7 @@ from airflow_hive_acid import errors
 from airflow_hive_acid.airflow_versions import AirflowFailException, AirflowSkipException
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.faces import renamed
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, count, mapping, seconds
 from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
@@ -57,6 +58,13 @@ class HiveAcidBeginTransactionOperator(HiveAcidOperator):
     template_fields_renderers = {"tables": "json"}  # noqa: RUF012 - Airflow reads it from the class
     ui_color = _UI_COLOR
     never_a_member = "it begins one"
+    takes: ClassVar[Takes] = {
+        **HiveAcidOperator.takes,
+        "tables": mapping("tables to what may be done to them"),
+        "max_age": seconds(optional=True),
+        "max_held_bytes": count(0, optional=True),
+        "pause": seconds(),
+    }
 
     def __init__(
         self,
@@ -76,6 +84,7 @@ class HiveAcidBeginTransactionOperator(HiveAcidOperator):
         self.after = after
         self.pause = pause
         self.retry_on = tuple(retry_on)
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Begin.

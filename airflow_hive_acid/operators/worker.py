@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator
 
@@ -11,6 +11,16 @@ from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks import stats
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    check_rendered,
+    count,
+    number_of,
+    optional_mapping,
+    optional_text,
+    seconds,
+)
 from airflow_hive_acid.hooks.assets import COMPACTIONS, announce
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.tasks import Running, fail_task, stop_on_kill, worker_id
@@ -44,6 +54,11 @@ class HiveAcidPlanWorkersOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("wait_seconds", "hive_acid_conn_id")
     ui_color = "#d5e8d4"
+    takes: ClassVar[Takes] = {
+        "pools": optional_mapping("compaction pools to numbers of threads"),
+        "compaction_pool": optional_text("the name of a compaction pool"),
+        "wait_seconds": seconds(),
+    }
 
     def __init__(
         self,
@@ -59,17 +74,19 @@ class HiveAcidPlanWorkersOperator(BaseOperator):
         self.compaction_pool = compaction_pool
         self.wait_seconds = seconds_of(wait_seconds)
         self.hive_acid_conn_id = hive_acid_conn_id
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> list[int]:
         """Look, and wait if there is nothing.
 
         :return: the numbers of the workers to start.
         """
+        wait = _seconds_given(self)
         threads, found = self._look()
-        if not any(found.values()) and float(self.wait_seconds) > 0:
+        if not any(found.values()) and wait > 0:
             self.defer(
                 trigger=WorkWaitsTrigger(
-                    time.time() + float(self.wait_seconds), threads, dict(self.pools or {}), self.hive_acid_conn_id,
+                    time.time() + wait, threads, dict(self.pools or {}), self.hive_acid_conn_id,
                     _POLL_SECONDS,
                 ),
                 method_name="execute_complete",
@@ -112,6 +129,11 @@ class HiveAcidCompactionWorkerOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("requests", "hive_acid_conn_id")
     ui_color = "#d5e8d4"
+    takes: ClassVar[Takes] = {
+        "worker": count(0),
+        "compaction_pool": optional_text("the name of a compaction pool"),
+        "requests": count(1, optional=True),
+    }
 
     def __init__(
         self,
@@ -128,6 +150,7 @@ class HiveAcidCompactionWorkerOperator(BaseOperator):
         self.requests = requests
         self.hive_acid_conn_id = hive_acid_conn_id
         self._running: Running | None = None
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Work.
@@ -139,8 +162,10 @@ class HiveAcidCompactionWorkerOperator(BaseOperator):
         from airflow_hive_acid.maintenance.decisions import Kind
 
         worker = worker_id(context)
-        limit = None if self.requests in (None, "", "None") else int(str(self.requests))
         try:
+            check_rendered(self, self.takes)
+            requests = number_of(self.requests)
+            limit = None if requests is None else int(requests)
             with HiveAcidHook(self.hive_acid_conn_id) as hook, hook.get_engine(agent_info=worker) as engine:
                 self._running = _running(hook, engine, worker)
                 outcomes = engine.run_compactions(worker, limit, pool=self.compaction_pool)
@@ -182,6 +207,7 @@ class HiveAcidCleanOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("wait_seconds", "hive_acid_conn_id")
     ui_color = "#d5e8d4"
+    takes: ClassVar[Takes] = {"wait_seconds": seconds()}
 
     def __init__(
         self, *, wait_seconds: float | timedelta | str = 0, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any
@@ -189,13 +215,15 @@ class HiveAcidCleanOperator(BaseOperator):
         super().__init__(**{"outlets": [_MAYBE_CLEANED], **kwargs})
         self.wait_seconds = seconds_of(wait_seconds)
         self.hive_acid_conn_id = hive_acid_conn_id
+        check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> int:
         """Wait without a worker slot, then clean.
 
         :return: how many directories were removed.
         """
-        if float(self.wait_seconds) <= 0:
+        wait = _seconds_given(self)
+        if wait <= 0:
             return self._clean(context)
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
         from airflow_hive_acid.maintenance.cleaner.readiness import is_something_to_clean
@@ -209,7 +237,7 @@ class HiveAcidCleanOperator(BaseOperator):
         if ready:
             return self._clean(context)
         self.defer(
-            trigger=CleaningReadyTrigger(time.time() + float(self.wait_seconds), self.hive_acid_conn_id, poll),
+            trigger=CleaningReadyTrigger(time.time() + wait, self.hive_acid_conn_id, poll),
             method_name="execute_complete",
         )
 
@@ -234,6 +262,15 @@ class HiveAcidCleanOperator(BaseOperator):
         if removed:
             context["outlet_events"][_MAYBE_CLEANED].add(CLEANED, extra={"removed": removed})
         return removed
+
+
+def _seconds_given(task: HiveAcidPlanWorkersOperator | HiveAcidCleanOperator) -> float:
+    """How long a task waits, now that its fields are rendered."""
+    try:
+        check_rendered(task, task.takes)
+    except HiveAcidError as error:
+        fail_task(error)
+    return float(seconds_of(task.wait_seconds))
 
 
 def require_answer(event: Mapping[str, Any]) -> None:

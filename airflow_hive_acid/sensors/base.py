@@ -8,7 +8,7 @@ way of waiting, and the last words are in the task's log whatever becomes of the
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseSensorOperator
 
@@ -19,6 +19,7 @@ from airflow_hive_acid.airflow_versions import (
     AirflowSkipException,
 )
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.hooks.arguments import Takes, check_rendered
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS
 from airflow_hive_acid.hooks.tasks import error_of_event, fail_task
@@ -48,6 +49,8 @@ class MetastoreSensor(BaseSensorOperator):
     """
 
     operator_extra_links = LINKS
+    #: What its fields may be.
+    takes: ClassVar[Takes] = {}
 
     def __init__(
         self,
@@ -95,6 +98,7 @@ class MetastoreSensor(BaseSensorOperator):
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
 
         try:
+            check_rendered(self, self.takes)
             self.linked = self.page()
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()

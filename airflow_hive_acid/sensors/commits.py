@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.faces import renamed
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_text, some_text
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.table_commits import CommitsQuestion, TableCommitTrigger, commits_question
@@ -43,6 +44,11 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
     template_fields: Sequence[str] = ("table", "partition", "after_write_id", "commits", "hive_acid_conn_id")
     ui_color = "#dae8fc"
 
+    takes: ClassVar[Takes] = {
+        "table": some_text("db.table"),
+        "partition": optional_text("k1=v1/k2=v2"),
+    }
+
     def __init__(
         self,
         *,
@@ -62,6 +68,7 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
         self.partition = partition
         self.after_write_id = after_write_id
         self.commits = commits
+        check_parsed(self, self.takes)
 
     def question(self, client: MetastoreClient) -> Question:
         """Were there so many commits?"""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.faces import renamed
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_text
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, listed, number
 from airflow_hive_acid.triggers.compactions import CompactionsQuestion, CompactionWaitTrigger
@@ -34,6 +35,10 @@ class HiveAcidCompactionSensor(MetastoreSensor):
 
     template_fields: Sequence[str] = ("request_id", "table", "partition", "hive_acid_conn_id")
     ui_color = "#d5e8d4"
+    takes: ClassVar[Takes] = {
+        "table": optional_text("db.table"),
+        "partition": optional_text("k1=v1/k2=v2"),
+    }
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class HiveAcidCompactionSensor(MetastoreSensor):
         self.request_id = request_id
         self.table = table
         self.partition = partition
+        check_parsed(self, self.takes)
 
     def question(self, client: MetastoreClient) -> Question:
         """Has it ended?"""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.faces import renamed
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, some_text, texts
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor
 from airflow_hive_acid.triggers.leases import LeasesEndedTrigger, LeasesQuestion
@@ -30,11 +31,16 @@ class HiveAcidLeaseSensor(MetastoreSensor):
 
     template_fields: Sequence[str] = ("objects", "type", "hive_acid_conn_id")
     ui_color = "#fff2cc"
+    takes: ClassVar[Takes] = {
+        "objects": texts("the tables or partitions to lease, as db.table or db.table/k=v"),
+        "type": some_text("x, exclusive, or s, shared"),
+    }
 
     def __init__(self, *, objects: str | Sequence[str], type: str = "x", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.objects = objects
         self.type = type
+        check_parsed(self, self.takes)
 
     def question(self, client: MetastoreClient) -> Question:
         """Is no lease in the way?"""

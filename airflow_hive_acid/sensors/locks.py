@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.faces import renamed
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_text, optional_texts
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.locks import LocksReleasedTrigger, locks_question
@@ -34,6 +35,11 @@ class HiveAcidLockReleasedSensor(MetastoreSensor):
 
     template_fields: Sequence[str] = ("table", "partition", "lock_id", "txn_id", "hive_acid_conn_id")
     ui_color = "#e6e0f5"
+    takes: ClassVar[Takes] = {
+        "table": optional_text("db.table, or db"),
+        "partition": optional_text("k1=v1/k2=v2"),
+        "lock_types": optional_texts("names of lock types"),
+    }
 
     def __init__(
         self,
@@ -51,6 +57,7 @@ class HiveAcidLockReleasedSensor(MetastoreSensor):
         self.lock_id = lock_id
         self.txn_id = txn_id
         self.lock_types = lock_types
+        check_parsed(self, self.takes)
 
     def question(self, client: MetastoreClient) -> Question:
         """Are they released?"""

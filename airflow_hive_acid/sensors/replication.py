@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.faces import renamed
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, seconds, some_text
 from airflow_hive_acid.sensors.base import MetastoreSensor
 from airflow_hive_acid.triggers.replication import FreshQuestion, ReplicaFreshTrigger, fresh_question
 
@@ -33,6 +34,10 @@ class HiveAcidReplicationLagSensor(MetastoreSensor):
 
     template_fields: Sequence[str] = ("policy", "max_lag", "up_to", "hive_acid_conn_id")
     ui_color = "#e1d5e7"
+    takes: ClassVar[Takes] = {
+        "policy": some_text("the name of a policy"),
+        "max_lag": seconds(optional=True),
+    }
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class HiveAcidReplicationLagSensor(MetastoreSensor):
         self.policy = policy
         self.max_lag = seconds_of(max_lag)
         self.up_to = up_to
+        check_parsed(self, self.takes)
 
     def question(self, client: MetastoreClient) -> Question:
         """Is it new enough?"""

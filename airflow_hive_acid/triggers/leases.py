@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.triggers.base import MetastoreWaitTrigger, QuestionTrigger
 from airflow_hive_acid.triggers.questions import Looked, Question, some
@@ -178,12 +178,3 @@ def describe_leases(found: Sequence[HiveLease]) -> str:
         for held in found
     ])  # fmt: skip
     return f"waiting for {len(found)} lease{'s' * (len(found) > 1)}: {told}"
-
-
-def check_timeout(name: str, seconds: float | None) -> None:
-    """Refuse a time that is none.
-
-    :raises InvalidArgumentsError: names the argument.
-    """
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0):
-        raise InvalidArgumentsError(f"{name} is {seconds!r}; give a number of seconds, or None")

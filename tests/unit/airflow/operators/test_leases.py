@@ -340,7 +340,6 @@ def test_a_lease_that_ended_before_the_task_got_a_slot_is_tried_for_again(conn_i
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"objects": []}, "name the tables or partitions to lease"),
         ({"objects": ["t"]}, "is no table name"),
         ({"objects": ["db.t", "db.T"]}, "named twice"),
         ({"type": "w"}, "is no lease type"),
@@ -354,8 +353,10 @@ def test_what_cannot_be_leased_fails_at_once(conn_id, arguments, words):
         HiveAcidGrabLeaseOperator(task_id="g", hive_acid_conn_id=conn_id, **given).execute(context_of())
 
 
-def test_times_that_are_none_fail_when_the_dag_is_parsed():
-    with pytest.raises(ValueError, match="wait is -1"):
+def test_times_and_objects_that_are_none_fail_when_the_dag_is_parsed():
+    with pytest.raises(ValueError, match="objects of task g is an empty list; give the tables or partitions to lease"):
+        HiveAcidGrabLeaseOperator(task_id="g", objects=[])
+    with pytest.raises(ValueError, match="wait of task g is -1; give a number of seconds"):
         HiveAcidGrabLeaseOperator(task_id="g", objects="db.t", wait=-1)
     with pytest.raises(ValueError, match="poll_interval of task g"):
         HiveAcidGrabLeaseOperator(task_id="g", objects="db.t", poll_interval=11)

@@ -378,12 +378,11 @@ def test_second_request_is_the_first_one(tables):
     ("arguments", "words"),
     [
         ({"table": "db.p", "type": "rebalance"}, "db.p is partitioned; name the partition to rebalance"),
-        ({"table": "db.p", "partition": ""}, "partition is empty; name one"),
         ({"table": "db.p", "partition": "month=1"}, "there is no partition month=1 of db.p"),
         ({"table": "db.p", "partition": {"day": 1}}, "day"),
         ({"table": "db.t", "number_of_buckets": 3}, "a major compaction keeps the number of buckets"),
         ({"table": "db.t", "type": "minor", "order_by": "a"}, "a minor compaction keeps the order"),
-        ({"table": "db.t", "type": "rebalance", "number_of_buckets": 0}, "1 to 4096 buckets, not 0"),
+        ({"table": "db.t", "type": "rebalance", "number_of_buckets": 4097}, "1 to 4096 buckets, not 4097"),
         ({"table": "db.t", "partition": "month=1"}, "db.t has no partitions"),
         ({"table": "db.plain"}, "db.plain is not transactional"),
         ({"table": "db.t", "type": "huge"}, "must be one of major, minor, rebalance, not 'huge'"),
