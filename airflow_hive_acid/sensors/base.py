@@ -78,6 +78,10 @@ class MetastoreSensor(BaseSensorOperator):
         """
         raise NotImplementedError
 
+    def asked_before(self, context: Context) -> Question | None:
+        """The question as an earlier look of another process has left it, as far as Airflow keeps that."""
+        return None
+
     def gone_on_with(self, question: Question, context: Context) -> Question:
         """The question as an earlier try has left it; the same for what needs no memory."""
         return question
@@ -103,7 +107,7 @@ class MetastoreSensor(BaseSensorOperator):
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 if self._asked is None:
-                    self._asked = self.gone_on_with(self.question(client), context)
+                    self._asked = self.asked_before(context) or self.gone_on_with(self.question(client), context)
                 looked = self._asked.ask(client)
         except HiveAcidError as error:
             if self._gets_over(error, context):

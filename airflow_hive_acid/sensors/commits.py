@@ -28,7 +28,8 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
 
     The result holds ``write_ids``, ``txn_ids`` and ``partitions``. Txns that wrote nothing do not count, nor does what
     a compaction has tidied up before the sensor looked; to miss nothing, schedule a DAG by the table's asset instead.
-    Of a table that is dropped and made anew meanwhile, the commits to the new one count.
+    Of a table that is dropped and made anew meanwhile, the commits to the new one count; with ``mode="reschedule"``
+    that is noticed where Airflow keeps the state of tasks (3.3).
     When it gives up it says how many commits are missing, and who is writing since when.
 
     :param table: ``db.table``. (templated)
@@ -43,7 +44,6 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
 
     template_fields: Sequence[str] = ("table", "partition", "after_write_id", "commits", "hive_acid_conn_id")
     ui_color = "#dae8fc"
-
     takes: ClassVar[Takes] = {
         "table": some_text("db.table"),
         "partition": optional_text("k1=v1/k2=v2"),
@@ -75,23 +75,51 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
         after, commits = number("after_write_id", self.after_write_id), number("commits", self.commits)
         return commits_question(client, self.table, self.partition, after, 1 if commits is None else commits)
 
+    def asked_before(self, context: Context) -> Question | None:
+        """From where the first look began, without a question to the catalog: the table may be gone for a while."""
+        kept = self._kept(context)
+        if kept is None or kept.get("given") != self._given():
+            return None
+        commits = number("commits", self.commits)
+        return CommitsQuestion(
+            kept["table"], kept["partition"], kept["after"], tuple(kept["pending"]), 1 if commits is None else commits,
+            kept["table_id"],
+        )  # fmt: skip
+
     def gone_on_with(self, question: Question, context: Context) -> Question:
-        """From where the first try began, in an Airflow that keeps that: what came before a retry counts, too."""
+        """From where the first try began, in an Airflow that keeps that: what came before a retry counts, too.
+
+        Which table had the name is kept beside it, as the write ids of one that is made anew begin anew.
+        """
         from airflow_hive_acid.hooks.lives import task_life  # not needed to parse a DAG file
 
         if not isinstance(question, CommitsQuestion):
             raise AssertionError("another sensor's question")
         store: Any = context.get("task_state_store")
-        if store is None or number("after_write_id", self.after_write_id) is not None:
+        if store is None:
             return question
-        of: dict[str, Any] = {"life": task_life(context), "table": question.table, "partition": question.partition}
-        kept = store.get(MARK_KEY)
-        if isinstance(kept, dict) and {name: kept.get(name) for name in of} == of:
+        kept = self._kept(context)
+        of = {"life": task_life(context), "table": question.table, "partition": question.partition}
+        is_after_given = number("after_write_id", self.after_write_id) is not None
+        # Of an earlier release, which kept no more.
+        names = (*of, "given")
+        if kept is not None and not is_after_given and {n: kept[n] for n in names if n in kept} == of:
             pending = tuple(kept["pending"])
             return dataclasses.replace(question, after=kept["after"], pending=pending, table_id=kept["table_id"])
         mark = {"after": question.after, "pending": list(question.pending), "table_id": question.table_id}
-        store.set(MARK_KEY, {**of, **mark})
+        store.set(MARK_KEY, {**of, **mark, "given": self._given()})
         return question
+
+    def _kept(self, context: Context) -> dict[str, Any] | None:
+        """What an earlier look of the same life of this task has kept."""
+        from airflow_hive_acid.hooks.lives import task_life  # not needed to parse a DAG file
+
+        store: Any = context.get("task_state_store")
+        kept = None if store is None else store.get(MARK_KEY)
+        return kept if isinstance(kept, dict) and kept.get("life") == task_life(context) else None
+
+    def _given(self) -> list[Any]:
+        return [self.table, self.partition, number("after_write_id", self.after_write_id)]
 
     def page(self) -> dict[str, Any]:
         """The table."""

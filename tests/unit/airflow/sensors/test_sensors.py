@@ -287,6 +287,49 @@ def test_a_retry_counts_from_where_the_first_try_began(tables, conn_id):
     assert commits(conn_id).poke(context(tries=3)) is False
 
 
+def test_a_rescheduled_sensor_notices_between_its_looks_that_the_table_was_made_anew(tables, conn_id):
+    """
+    t1  a look; write id 2 is the last
+    t2  DROP TABLE: a look in another process waits on, and says so
+    t3  CREATE TABLE, and a commit: write id 1, which counts
+    """
+    store, dag_run = Store(), SimpleNamespace(clear_number=0)
+    context = {
+        "ti": SimpleNamespace(max_tries=1, try_number=1), "task": SimpleNamespace(retries=1), "dag_run": dag_run,
+        "task_state_store": store,
+    }  # fmt: skip
+
+    def process():
+        return commits(conn_id, table="db.u", after_write_id="2", mode="reschedule", deferrable=False)
+
+    commit(tables, table="db.u")
+    commit(tables, table="db.u")
+    assert process().poke(context) is False
+    tables.catalog.drop_table("db.u")
+    sensor = process()
+    assert sensor.poke(context) is False
+    assert "there is no table db.u now" in sensor._last
+    tables.catalog.create_table(
+        TableDefinition("db", "u", (Column("id", "int"),), properties={"transactional": "true"})
+    )
+    assert process().poke(context) is False
+    assert commit(tables, table="db.u") == 1
+    sensor = process()
+    assert sensor.poke(context) is True
+    assert sensor._answer["write_ids"] == [1]
+
+
+def test_what_an_earlier_release_kept_of_where_a_sensor_began_still_counts(tables, conn_id):
+    store = Store()
+    context = {"ti": SimpleNamespace(max_tries=1), "task_state_store": store}
+    commit(tables, table="db.u")
+    assert commits(conn_id, table="db.u").poke(context) is False
+    (key,) = store
+    del store[key]["given"]
+    commit(tables, table="db.u")
+    assert commits(conn_id, table="db.u").poke(context) is True
+
+
 def test_sensor_that_would_forget_where_it_began_is_refused():
     with pytest.raises(ValueError, match="give after_write_id, or deferrable=True"):
         HiveAcidTableCommitSensor(task_id="s", table="db.t", mode="reschedule", deferrable=False)
