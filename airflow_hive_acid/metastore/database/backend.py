@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection, Engine
     from sqlalchemy.sql.base import Executable
+    from sqlalchemy.sql.selectable import NamedFromClause
 
     from airflow_hive_acid.metastore.database.connections import IdleConnections, KeptConnections
     from airflow_hive_acid.metastore.schema.layouts import Layout
@@ -169,6 +170,16 @@ class Backend:
     def by_bytes(self, name: sa.ColumnElement[str]) -> sa.ColumnElement[str] | None:
         """A partition's name as an index holds it in the order of its bytes; None where none does."""
         return name if self.sorts_by_bytes else None
+
+    def one_beside(
+        self, table: NamedFromClause[Any], belongs: sa.ColumnElement[bool], to: sa.FromClause
+    ) -> tuple[sa.FromClause, sa.ColumnElement[bool]]:
+        """What a SELECT joins to have beside each of its rows the one row of another table that belongs to it.
+
+        :param belongs: about the alias and ``to``, which the SELECT reads; an index has at most one row for it.
+        :return: what is joined, with the alias's columns, and the condition of the join.
+        """
+        return table, belongs
 
     def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
         """A DELETE of the rows for which there is another one in the same table.

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select
-    from sqlalchemy.sql.selectable import NamedFromClause
 
     from airflow_hive_acid.metastore.catalog.rows.objects import TakeIds
     from airflow_hive_acid.metastore.database.database import Database
@@ -100,14 +99,13 @@ def read_partitions(
     statement = statement.order_by(PARTITIONS.c.PART_NAME)
     ranges: list[Range] | None = None
     if isinstance(wanted, Condition):
-        stored = {position: PARTITION_KEY_VALS.alias(f"KEY_{position}") for position in columns_of(table, wanted)}
         ranges = ranges_of(table, wanted)
-        statement = _join_values(statement, stored)
-        statement = statement.where(to_sql(table, wanted, {i: a.c.PART_KEY_VAL for i, a in stored.items()}))
+        statement, stored = _join_values(connection, statement, columns_of(table, wanted))
+        statement = statement.where(to_sql(table, wanted, stored))
     elif wanted:
         values = filter_values(table, wanted)
         ranges = ranges_of_values(table, values)
-        statement = _where_values(statement, table, values)
+        statement = _where_values(connection, statement, table, values)
     name = backend_of(connection).by_bytes(PARTITIONS.c.PART_NAME)
     if ranges is not None and name is not None:
         # One range around all of them: of an OR alone not every database makes ranges of its index.
@@ -265,22 +263,19 @@ def filter_values(table: Table, wanted: Mapping[str, str | Sequence[str | None] 
     return values
 
 
-def _where_values(statement: Select[Any], table: Table, values: Mapping[str, Sequence[str]]) -> Select[Any]:
+def _where_values(
+    connection: Connection, statement: Select[Any], table: Table, values: Mapping[str, Sequence[str]]
+) -> Select[Any]:
     """Values compared as the catalog's text: as a Hive writes them, and as they are given."""
     if len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
         # A full specification is one partition: its name is indexed, its single values are not.
         names = table.spellings({column: v[0] for column, v in values.items()}).names
         return statement.where(PARTITIONS.c.PART_NAME.in_(names))
-    stored = {
-        position: PARTITION_KEY_VALS.alias(f"KEY_{position}")
-        for position, column in enumerate(table.partition_columns)
-        if column.name in values
-    }
-    statement = _join_values(statement, stored)
-    for position, alias in stored.items():
+    asked = [position for position, column in enumerate(table.partition_columns) if column.name in values]
+    statement, stored = _join_values(connection, statement, asked)
+    for position, text in stored.items():
         column = table.partition_columns[position]
         wanted: Sequence[str] = values[column.name]
-        text: ColumnElement[Any] = alias.c.PART_KEY_VAL
         if is_char(column.type):
             wanted, text = [value.rstrip(" ") for value in wanted], func.rtrim(text)
         else:
@@ -289,13 +284,18 @@ def _where_values(statement: Select[Any], table: Table, values: Mapping[str, Seq
     return statement
 
 
-def _join_values(statement: Select[Any], stored: Mapping[int, NamedFromClause]) -> Select[Any]:
-    """Joined, not looked up per partition: the planner then starts from the values that are rare."""
-    for position, alias in stored.items():
-        statement = statement.join(
-            alias, and_(alias.c.PART_ID == PARTITIONS.c.PART_ID, alias.c.INTEGER_IDX == position)
-        )
-    return statement
+def _join_values(
+    connection: Connection, statement: Select[Any], positions: Iterable[int]
+) -> tuple[Select[Any], dict[int, ColumnElement[Any]]]:
+    """Partitions with the texts of some of their values, by position; there is one row for each value."""
+    stored: dict[int, ColumnElement[Any]] = {}
+    for position in positions:
+        key = PARTITION_KEY_VALS.alias(f"KEY_{position}")
+        of_partition = and_(key.c.PART_ID == PARTITIONS.c.PART_ID, key.c.INTEGER_IDX == position)
+        beside, on = backend_of(connection).one_beside(key, of_partition, PARTITIONS)
+        statement = statement.join(beside, on)
+        stored[position] = beside.c.PART_KEY_VAL
+    return statement, stored
 
 
 def named_by(database: Database, table: Table, spec: PartitionSpec) -> str:

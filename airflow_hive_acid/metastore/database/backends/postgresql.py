@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection, Engine
     from sqlalchemy.sql.base import Executable
+    from sqlalchemy.sql.selectable import NamedFromClause
 
     from airflow_hive_acid.metastore.schema.layouts import Layout
 
@@ -165,6 +166,17 @@ class PostgresqlBackend(Backend):
     def by_bytes(self, name: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
         """See :class:`Backend`; as in an index of ours, without which it is a condition like others."""
         return bytewise(name)
+
+    def one_beside(
+        self, table: NamedFromClause[Any], belongs: sa.ColumnElement[bool], to: sa.FromClause
+    ) -> tuple[sa.FromClause, sa.ColumnElement[bool]]:
+        """See :class:`Backend`. Looked up for each row, so that no join has to be planned.
+
+        The server may take a table of many rows for an empty one: it was analysed while who filled it had not committed
+        yet. All ways to join cost the same then, and one that reads all of the table for each row was chosen.
+        """
+        found = sa.select(*table.c).where(belongs).limit(1).correlate(to)
+        return found.lateral(table.name), sa.true()
 
     def open_txn_lock(self, *, exclusive: bool) -> Step:
         """See :class:`Backend`."""

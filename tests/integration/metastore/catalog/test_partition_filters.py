@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog.rows.partitions import add_partitions
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.catalog.values.partition_conditions import And, Between, Compare, In, IsNull, Or
 from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS
@@ -320,6 +321,35 @@ def test_the_server_finds_a_range_of_names_in_an_index_whatever_its_collation(cl
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
             plan = "\n".join(connection.exec_driver_sql("EXPLAIN " + reads[0], reads[1]).scalars())
         assert "HIVE_ACID_PARTITION_NAME" in plan, plan
+
+
+@pytest.mark.backends("postgresql")
+def test_the_server_looks_values_up_by_their_partition_when_it_takes_full_tables_for_empty_ones(
+    client: MetastoreClient,
+) -> None:
+    """It was told so by an ANALYZE that came before the COMMIT of many partitions; all plans cost the same then."""
+    client.catalog.set_warehouse("file:/warehouse")
+    keys = (Column("day", "string"), Column("hour", "int"))
+    table = client.catalog.create_table(TableDefinition("default", "many", ID, keys))
+    with client.database.transaction() as connection:
+        add_partitions(connection, table, [f"day=d{n // 10:03}/hour={n % 10}" for n in range(2000)])
+        with client.database.transaction() as other:
+            other.execute(sa.text("ANALYZE"))
+    asked: list[tuple[str, Any]] = []
+    sa.event.listen(
+        client.database.engine,
+        "before_cursor_execute",
+        lambda connection, cursor, statement, parameters, *_: asked.append((statement, parameters)),
+    )
+    for condition in (Compare("day", "=", "d005") & Compare("hour", "=", 7), Compare("hour", "<", 1), {"hour": "5"}):
+        asked.clear()
+        assert client.catalog.list_partitions("default.many", condition)
+        (reads,) = [one for one in asked if "PARTITION_KEY_VALS" in one[0]]
+        with client.database.reading() as connection:
+            plan = connection.exec_driver_sql("EXPLAIN " + reads[0], reads[1]).scalars().all()
+        looks = [plan[i + 1] for i, line in enumerate(plan) if ' on "PARTITION_KEY_VALS"' in line]
+        assert looks
+        assert all("Index Cond" in look and '"PART_ID" =' in look for look in looks), plan
 
 
 @pytest.mark.backends("mariadb", "mysql")
