@@ -1,7 +1,7 @@
 """MySQL and MariaDB: the generic way, with what their InnoDB does otherwise.
 
 They commit each CREATE TABLE by itself, and do not let a subquery look at the table that is deleted from. Hive's script
-makes its columns latin1.
+makes its columns latin1. The statements of a batch travel in one text (:mod:`.mysql_batch`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from sqlalchemy import event
 from sqlalchemy.ext.compiler import compiles
 
 from airflow_hive_acid.errors import MetastoreUnavailableError
-from airflow_hive_acid.metastore.database.backend import Backend, server_engine
+from airflow_hive_acid.metastore.database.backend import Backend, Result, Step, server_engine
+from airflow_hive_acid.metastore.database.backends import mysql_batch
 from airflow_hive_acid.metastore.database.clock import (
     clock_ms,
     clock_timestamp,
@@ -25,7 +26,7 @@ from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
 from airflow_hive_acid.metastore.database.layouts import find_layout, standard_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import Connection, Engine
 
@@ -55,7 +56,7 @@ class MysqlBackend(Backend):
 
     def make_engine(self, url: sa.URL, pool_size: int, *, patient: bool) -> Engine:
         """See :class:`Backend`."""
-        arguments = {"conv": _literals()}
+        arguments = {"conv": _literals(), "client_flag": mysql_batch.FLAGS}
         engine = server_engine(self, url, pool_size, arguments, patient=patient, reset=False)
         # First: SQLAlchemy asks the first connection for its sql_mode, and quotes names by that.
         event.listen(engine, "connect", _prepare, insert=True)
@@ -71,6 +72,10 @@ class MysqlBackend(Backend):
         collation = connection.execute(_NAMES_SORT).scalar()
         self.sorts_by_bytes = collation is None or str(collation).endswith("_bin")
         return find_layout(connection, standard_columns(sa.func.database()))
+
+    def execute(self, connection: Connection, steps: Sequence[Step]) -> list[Result]:
+        """See :class:`Backend`; they travel together."""
+        return mysql_batch.execute(connection, steps, super().execute)
 
     def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
         """See :class:`Backend`; the joined form says the same."""
