@@ -33,7 +33,8 @@ more. HRP_POSITION is the last event of the source that is applied; HRP_TARGET t
 HRP_TOLD the last one of whose commits assets have heard.
 HRP_EPOCH counts cycles and is their fencing token: whoever has an older one changes nothing here any more (R3).
 HRP_AS_OF is a moment at which everything committed at the source by then is here. HRP_STARTED without HRP_ENDED: a
-cycle is under way, or was killed. HRP_REPORT is JSON, ASCII.
+cycle is under way, or was killed. HRP_REPORT is JSON, ASCII; its "seen" is the event at HRP_POSITION (HRP_TARGET), and
+when that was written, and changes with them.
 """
 
 HIVE_ACID_REPL_OBJECT = table(

@@ -99,6 +99,7 @@ def sync_tables(
     step: Callable[[str], object] = lambda _name: None,
     events: EventSource | None = None,
     again: bool = False,
+    other_log: bool = False,
 ) -> SyncReport:
     """Bring ACID tables of a replica to the state of one snapshot of the source.
 
@@ -111,6 +112,8 @@ def sync_tables(
     :param events: a store that keeps the source's events for longer than its log.
     :param again: nobody knows what was missed: a table whose partitions may have got other names, of which the log
         does not tell any more, begins anew.
+    :param other_log: the source is another metastore than before, or was restored: its write ids, too, may be of other
+        rows by now, so every table that came from it begins anew, unless somebody else wrote the replica.
     :raises ReplicaDivergedError: when somebody else wrote the replica, or it cannot follow; nothing was overwritten.
     :raises TablePinnedError: when a table that must be dropped, lose partitions or change columns is pinned at the
         replica; nothing was changed in any table, and the sync goes on when the pin has ended.
@@ -123,7 +126,7 @@ def sync_tables(
     anew = frozenset(str(table_name(t)) for t in bootstrap)
     left = TRIES
     while True:
-        sync = _Sync(source, target, policy, wanted, anew, others, step, events, again=again)
+        sync = _Sync(source, target, policy, wanted, anew, others, step, events, again=again, other_log=other_log)
         try:
             return sync.run()
         except _MoreTablesError as more:
@@ -146,10 +149,10 @@ class _MoreTablesError(Exception):
 class _Sync:
     def __init__(
         self, source: Site, target: Site, policy: str, tables: Mapping[str, str], bootstrap: Collection[str],
-        others: Others, step: Callable[[str], object], events: EventSource | None, *, again: bool,
+        others: Others, step: Callable[[str], object], events: EventSource | None, *, again: bool, other_log: bool,
     ) -> None:  # fmt: skip
         self._source, self._target, self._policy = source, target, policy
-        self._events, self._again = events, again
+        self._events, self._again, self._other_log = events, again, other_log
         self._tables, self._bootstrap, self._others, self._step = dict(tables), bootstrap, others, step
         self._client, self._files = target.client, target.filesystem
         self._attempt = str(uuid.uuid4())
@@ -272,6 +275,8 @@ class _Sync:
             return None
         if record.source_id != source.table.id:
             return f"{source.table.qualified_name} was dropped and made again at the source"
+        if self._other_log:
+            return "the source is another one than before, or was restored"
         here = places_of(self._target, table) if table.is_partitioned else {}
         renamed = renamed_since(
             self._source, source, record.state_id, record.write_ids, here, events=self._events, again=self._again

@@ -12,7 +12,7 @@ from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.replica import read_sync, target_databases, unmark_target
 from airflow_hive_acid.replication.cycles.executor import SiteExecutor
 from airflow_hive_acid.replication.cycles.failover import fail_over
-from airflow_hive_acid.replication.cycles.runner import PAGE, Parts, destination_clock, run_cycle
+from airflow_hive_acid.replication.cycles.runner import PAGE, Parts, destination_clock, is_another_source, run_cycle
 from airflow_hive_acid.replication.cycles.unfinished_txns import end_earlier
 from airflow_hive_acid.replication.events.collapse import collapse
 from airflow_hive_acid.replication.events.decoder import decode_event
@@ -109,8 +109,11 @@ def event_source(policy: Policy, source: Site, target: Site) -> EventSource:
 
 def _fill(store: EventStore, policy: Policy, source: Site, target: Site) -> None:
     state = PolicyRecord(target.client.database, policy.name).read()
-    position = None if state is None else state.position if state.position is not None else state.target
-    store.copy_from(source.client.notifications, after=position)
+    log = source.client.notifications
+    position = None
+    if state is not None and not is_another_source(state, log):
+        position = state.position if state.position is not None else state.target
+    store.copy_from(log, after=position)
     if position is not None and position >= store.first_event_id() - 1:
         store.register(policy.name, position)
         age = target.settings.milliseconds("hive.acid.repl.event.store.timetolive")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.database import AbortReason, chunks
 from airflow_hive_acid.metastore.names import TableName, is_table_name, table_name
-from airflow_hive_acid.metastore.replica import mark_target
+from airflow_hive_acid.metastore.replica import mark_target, open_mapped_txns, sync_txns, unmap
+from airflow_hive_acid.metastore.txns import abort_rows, aborted
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.runner import Applied
 from airflow_hive_acid.replication.cycles.unfinished_txns import agent_of, end_earlier
@@ -81,6 +82,7 @@ class SiteExecutor:
     events: EventSource | None = None
     again: bool = False
     _acid: frozenset[TableName] | None = field(default=None, init=False)
+    _all_anew: bool = field(default=False, init=False)
     _marked: set[str] = field(default_factory=set, init=False)
     _odd: list[str] = field(default_factory=list, init=False)
 
@@ -96,6 +98,21 @@ class SiteExecutor:
             agent=agent_of(self.policy.name, epoch),
             guard=lambda connection: record.require(connection, epoch),
         )
+
+    def begin_anew(self) -> None:
+        """Nothing that is here counts. ACID tables that somebody else has written here stay, and stop the cycle."""
+        self._all_anew = True
+        self.target.client.database.run(self._give_up)
+
+    def _give_up(self, connection: Connection) -> None:
+        """Txns that stand for open ones of the source: nobody commits them any more, and their ids are others'."""
+        self.target.require_allowed(connection)
+        client, policy = self.target.client, self.policy.name
+        waiting = sorted({*open_mapped_txns(connection, policy)} - {*sync_txns(connection, policy)})
+        if waiting:
+            abort_rows(connection, waiting, client.database.features(connection), AbortReason.REPLICATION)
+            unmap(connection, waiting)
+            aborted(connection, client.notifications, waiting)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -164,14 +181,15 @@ class SiteExecutor:
 
     def copy_table(self, table: TableName, event_id: int) -> list[Applied]:
         """The whole table, straight from its files."""
-        if table in self.anew:
-            # Whatever its state is: it was asked for by name.
+        if table in self.anew or self._all_anew:
+            # Whatever its state is: it was asked for by name, or the state is of other events.
             drop_table(self.target, str(self.policy.target(table)), sys.maxsize)
         return [self._bring(table, self.policy.target(table), (), event_id)]
 
     def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
         """What came by this policy and is not at the source any more, or is not the policy's any more."""
         gone = sorted(self.brought - set(tables))
+        event_id = sys.maxsize if self._all_anew else event_id
         return [_dropped(t, drop_table(self.target, str(self.policy.target(t)), event_id)) for t in gone]
 
     def read_again(self, wanted: Reread) -> list[Applied]:
@@ -210,13 +228,17 @@ class SiteExecutor:
         """All at one snapshot; those that are as new already are left out."""
         self._acid = None
         here = self.target.client.catalog.find_tables(str(self.policy.target(table)) for table in tables)
-        wanted = [t for t in tables if t in self.anew or not _is_as_new(here.get(str(self.policy.target(t))), event_id)]
+        wanted = [
+            t for t in tables
+            if t in self.anew or self._all_anew or not _is_as_new(here.get(str(self.policy.target(t))), event_id)
+        ]  # fmt: skip
         if not wanted:
             return []
         report = sync_tables(
             self.source, self.target, self.policy.name, {str(t): str(self.policy.target(t)) for t in wanted},
             bootstrap=[str(self.policy.target(t)) for t in wanted if t in self.anew],
             others=self._written_with, step=self.step, events=self.events, again=self.again,
+            other_log=self._all_anew,
         )  # fmt: skip
         return [_synced(one, report.state_id) for one in report.tables]
 

@@ -20,7 +20,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.metastore.database import now_ms
 from airflow_hive_acid.replication.events.decoder import SILENT, base_type, decode_event
-from airflow_hive_acid.replication.events.event import EventKind, read_after
+from airflow_hive_acid.replication.events.event import EventKind, EventMark, has_lost, mark_of, read_after
 from airflow_hive_acid.replication.events.exim_tasks import merge_syncs
 from airflow_hive_acid.replication.events.selection import of_policy
 from airflow_hive_acid.replication.events.tasks import SyncAcidCommand
@@ -67,6 +67,10 @@ class Executor(Protocol):
 
     def tables(self) -> list[TableName]:
         """The tables of the source that the policy replicates."""
+
+    def begin_anew(self) -> None:
+        """Told before a first copy from another log than before: what an earlier one has brought counts as nothing,
+        as its state ids are of other events."""
 
     def require_databases(self, tables: Iterable[TableName]) -> None:
         """Refuse to go on when the destination lacks a database (the seed's security rule)."""
@@ -132,6 +136,8 @@ class CycleReport:
     :param kept: events that nobody could apply, or of which what they changed was read anew.
     :param tables: tables that were changed.
     :param notes: what a person should know.
+    :param seen: the event at the position (at the target, during a first copy), and when it was written.
+    :param begins_anew: a first copy to which nothing at the destination counts has not ended.
     """
 
     policy: str
@@ -152,6 +158,8 @@ class CycleReport:
     kept: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    seen: tuple[int, int] | None = None
+    begins_anew: bool = False
 
     def to_document(self) -> dict[str, Any]:
         """As plain values; long lists are cut."""
@@ -161,7 +169,7 @@ class CycleReport:
             "tasks": self.tasks, "applied": self.applied, "unchanged": self.unchanged, "bytes": self.bytes,
             "files": self.files, "seconds": round(self.seconds, 3), "kinds": dict(self.kinds),
             "kept": len(self.kept), "tables": self.tables[:_SHOWN], "tables_changed": len(self.tables),
-            "notes": (self.kept + self.notes)[:_SHOWN],
+            "notes": (self.kept + self.notes)[:_SHOWN], "seen": self.seen, "begins_anew": self.begins_anew,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -234,7 +242,9 @@ class _Cycle:
         self._epoch = state.epoch
         self._as_of = 0
         self._again = Reread()
-        self.report = CycleReport(policy.name, state.epoch, state.position, state.position)
+        self.report = CycleReport(
+            policy.name, state.epoch, state.position, state.position, seen=state.seen, begins_anew=state.begins_anew
+        )
 
     def run(self, *, again: bool) -> None:
         parts = self._parts
@@ -245,8 +255,14 @@ class _Cycle:
         parts.refresh()
         current = self.report.current = parts.events.current_event_id()
         position = self._state.position
+        anew = is_another_source(self._state, parts.events)
         if again or position is None:
-            position = self._first_copy(current, again=again)
+            position = self._first_copy(current, again=again, anew=anew)
+        elif anew and position <= current:
+            raise ReplicationGapError(
+                f"replication stands at event {position}, and the source has another event of that id now than the one "
+                "that was applied: it is another metastore, or was restored from a backup. Bootstrap the policy again."
+            )
         self._follow(position, current)
         for said in parts.executor.finish():
             self.report.notes.append(said)
@@ -256,12 +272,18 @@ class _Cycle:
 
     # --- the first copy -----------------------------------------------------------------------------------------------
 
-    def _first_copy(self, current: int, *, again: bool) -> int:
+    def _first_copy(self, current: int, *, again: bool, anew: bool) -> int:
         parts, state = self._parts, self._state
-        goes_on = state.phase is Phase.BOOTSTRAP and state.target is not None and not again
+        # Tables that a killed one has copied anew since are copied once more: they look like those before.
+        goes_on = state.phase is Phase.BOOTSTRAP and state.target is not None and not again and not anew
         target = state.target if goes_on and state.target is not None else current
-        self._record.change(self._epoch, phase=Phase.BOOTSTRAP, target=target, position=None)
+        self.report.begins_anew = anew
+        self._change(None if goes_on else mark_of(parts.events, target), phase=Phase.BOOTSTRAP, target=target,
+                     position=None)  # fmt: skip
         self.report.first, self.report.position = True, None
+        if anew:
+            parts.executor.begin_anew()
+            self.report.notes.append("everything is copied anew: the source's log is another one than before")
         parts.step("listing")
         tables = parts.executor.tables()
         parts.executor.require_databases(tables)
@@ -272,7 +294,8 @@ class _Cycle:
             self._note(parts.executor.copy_table(table, target))
         self._sync(acid, target)
         parts.step("first copy is complete")
-        self._record.change(self._epoch, phase=Phase.INCREMENTAL, position=target, target=None)
+        self.report.begins_anew = False
+        self._change(None, phase=Phase.INCREMENTAL, position=target, target=None)
         self.report.position = target
         return target
 
@@ -281,7 +304,7 @@ class _Cycle:
     def _follow(self, position: int, current: int) -> None:
         """Apply events up to the source's latest at the beginning."""
         wanted: set[TableName] = set()
-        newest = None
+        newest = last = None
         reached = position
         if position > current:
             read_after(self._parts.events, position, 1)  # says what is wrong
@@ -304,12 +327,12 @@ class _Cycle:
             for command in syncs:
                 wanted |= self._acid(command)
                 newest = max(newest or 0, command.event_id)
-            reached = page[-1].event_id
+            reached, last = page[-1].event_id, EventMark(page[-1].event_id, page[-1].time)
             if newest is None:
-                self._advance(reached)
-        if newest is not None:
+                self._advance(last)
+        if newest is not None and last is not None:
             self._sync(self._parts.executor.acid_tables(sorted(wanted)), newest)
-            self._advance(reached)
+            self._advance(last)
 
     def _tasks(self, page: Sequence[LoggedEvent]) -> list[ReplicationTask]:
         """What a page of events asks for; what nobody can apply is kept first."""
@@ -366,11 +389,18 @@ class _Cycle:
         self._note(self._parts.executor.sync(tables, event_id))
         self._parts.step("synced")
 
-    def _advance(self, reached: int) -> None:
+    def _advance(self, reached: EventMark) -> None:
         self._parts.step("advancing")
-        if reached != self.report.position:
-            self._record.change(self._epoch, position=reached)
-            self.report.position = reached
+        if reached.event_id != self.report.position:
+            self._change(reached, position=reached.event_id)
+            self.report.position = reached.event_id
+
+    def _change(self, seen: EventMark | None, **values: Any) -> None:
+        """Change fields of the policy's row, and what is known of the log with them."""
+        if seen is not None:
+            self.report.seen = seen.event_id, seen.time
+        known = {"seen": self.report.seen, "begins_anew": self.report.begins_anew}
+        self._record.change(self._epoch, **values, report={**self._state.report, **known})
 
     def _note(self, done: Sequence[Applied]) -> None:
         """Note what was done with tables, before the position says so."""
@@ -395,6 +425,17 @@ class _Cycle:
 def destination_clock(target: Site) -> Callable[[], int]:
     """The clock of the destination's database."""
     return lambda: target.client.database.read(now_ms)
+
+
+def is_another_source(state: PolicyState, events: EventSource) -> bool:
+    """Whether the events that a policy has applied are of another log: the source is another metastore, or was
+    restored from a backup, and may have gone on since."""
+    if state.begins_anew:
+        return True
+    known = state.position if state.position is not None else state.target
+    if known is not None and known > events.current_event_id():
+        return True
+    return state.seen is not None and has_lost(events, EventMark(*state.seen))
 
 
 def has_news(state: PolicyState | None, events: EventSource) -> bool:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_hive_acid.errors import InvalidArgumentsError, ReplicationGapError
+from airflow_hive_acid.metastore.notifications import is_another_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -130,6 +131,34 @@ class ReplicationEvent:
 
     def __str__(self) -> str:
         return f"event {self.event_id} {self.type} of {self.about}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """One event of a source, by which its log is known again.
+
+    :param time: when it was written, in seconds since 1970.
+    """
+
+    event_id: int
+    time: int
+
+
+def mark_of(source: EventSource, event_id: int) -> EventMark | None:
+    """The mark of an event; None when the source does not have it (any more)."""
+    found = source.events_after(event_id - 1, 1) if event_id > 0 else ()
+    return EventMark(event_id, found[0].time) if found and found[0].event_id == event_id else None
+
+
+def has_lost(source: EventSource, mark: EventMark) -> bool:
+    """Whether a source has another event where it had this one, or none yet: it is another one, or was restored.
+
+    Of an event that was purged nobody knows; that is no loss.
+    """
+    if mark.event_id > source.current_event_id():
+        return True
+    now = mark_of(source, mark.event_id)
+    return is_another_log(mark.time, None if now is None else now.time)
 
 
 def in_sequence(position: int, events: Iterable[LoggedEvent], first: int, current: int) -> list[LoggedEvent]:

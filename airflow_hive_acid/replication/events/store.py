@@ -295,7 +295,14 @@ class EventStore:
             return file.read()
 
     def _require_same(self, source: EventSource, position: int) -> None:
-        """Refuse a source that has another event where the store's last one is: two metastores' events do not mix."""
+        """Refuse a source that has another event where the store's last one is, or none yet: two metastores' events do
+        not mix."""
+        if source.current_event_id() < position:
+            raise InvalidArgumentsError(
+                f"the last event of the event store {self._root} is {position}, and the source has only had "
+                f"{source.current_event_id()}: the store holds the events of another metastore, or of this one before "
+                "it was restored. Give each source a store of its own."
+            )
         theirs = source.events_after(position - 1, 1)
         ours = self.events_after(position - 1, 1)
         if theirs and theirs[0].event_id == position and list(theirs) != ours:

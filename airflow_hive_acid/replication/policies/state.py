@@ -121,7 +121,7 @@ class PolicyState:
     :param told: the last event of whose commits assets have heard.
     :param as_of: a moment at which everything committed at the source by then is here; None before the first copy.
     :param error: of the last cycle; None when it succeeded.
-    :param report: of the last cycle that ended.
+    :param report: of the last cycle that ended, with what is known of the source's log by now.
     """
 
     policy: str
@@ -144,6 +144,18 @@ class PolicyState:
         :param now: the database's clock, milliseconds.
         """
         return None if self.as_of is None else max(0, now - self.as_of) / 1000
+
+    @property
+    def seen(self) -> tuple[int, int] | None:
+        """The event at the position (at the target, during a first copy), and when it was written, in seconds since
+        1970; None when that is not known. It tells whether the source's log is still the same one."""
+        found = self.report.get("seen")
+        return None if found is None else (int(found[0]), int(found[1]))
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether a first copy is under way to which nothing here counts, as it came from another log."""
+        return bool(self.report.get("begins_anew"))
 
     @property
     def is_running(self) -> bool:
@@ -241,10 +253,8 @@ class PolicyRecord:
             )
 
     def change(self, epoch: int, **values: Any) -> None:
-        """Change fields of the row: ``position``, ``target``, ``phase``, ``told``, ``as_of``."""
-        named = {
-            f"HRP_{key.upper()}": value.value if isinstance(value, Phase) else value for key, value in values.items()
-        }
+        """Change fields of the row: ``position``, ``target``, ``phase``, ``told``, ``as_of``, ``report``."""
+        named = {f"HRP_{key.upper()}": _plain(value) for key, value in values.items()}
 
         def operation(connection: Connection) -> None:
             self.require(connection, epoch)
@@ -258,8 +268,7 @@ class PolicyRecord:
         :param report: plain values.
         :param error: why it failed; None when it did not.
         """
-        text = json.dumps(report, sort_keys=True)
-        self.change_row(epoch, {"HRP_ENDED": clock_ms(), "HRP_ERROR": _ascii(error), "HRP_REPORT": text})
+        self.change_row(epoch, {"HRP_ENDED": clock_ms(), "HRP_ERROR": _ascii(error), "HRP_REPORT": _plain(report)})
 
     def change_row(self, epoch: int, values: Mapping[str, Any]) -> None:
         """Set columns, as SQL expressions too."""
@@ -379,6 +388,13 @@ def _object_row(one: ObjectState, now: int) -> dict[str, Any]:
         "HRO_TABLE": one.table, "HRO_STATE": one.state_id, "HRO_AS_OF": one.as_of, "HRO_APPLIED": now,
         "HRO_BYTES": one.bytes, "HRO_FILES": one.files, "HRO_SAID": _ascii(one.said), "HRO_ERROR": _ascii(one.error),
     }  # fmt: skip
+
+
+def _plain(value: object) -> object:
+    """A field of a policy as its column has it."""
+    if isinstance(value, Phase):
+        return value.value
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
 
 
 def _one(connection: Connection, policy: str) -> PolicyState | None:

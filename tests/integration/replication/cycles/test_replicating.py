@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import shutil
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, ReplicationGapError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
@@ -18,6 +21,9 @@ from airflow_hive_acid.replication.policies.state import PolicyRecord
 from tests.integration.replication.world import Watch, World, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from airflow_hive_acid.replication.cycles.runner import CycleReport
     from airflow_hive_acid.replication.policies.policy import Policy
     from airflow_hive_acid.replication.site import Site
@@ -161,3 +167,74 @@ def test_a_table_is_copied_anew_only_by_name_and_with_a_first_copy(world: World,
     Watch(world, replica).look(must_be_current=True)
     assert sorted(report.tables) == ["sales.lines", "sales.plain"]
     assert PolicyRecord(replica.client.database, "sales").read() is not None
+
+
+def backed_up(database: Path, warehouse: Path) -> Callable[[], None]:
+    """Take a backup of a site; what is returned restores it."""
+    kept = database.with_suffix(".backup")
+
+    def copy(source: Path, target: Path) -> None:
+        with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+            one.backup(other)
+
+    def restore() -> None:
+        copy(kept, database)
+        shutil.rmtree(warehouse)
+        shutil.copytree(kept.with_suffix(".files"), warehouse)
+
+    copy(database, kept)
+    shutil.copytree(warehouse, kept.with_suffix(".files"))
+    return restore
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("stored", [False, True], ids=["log", "store"])
+def test_a_primary_that_was_restored_and_has_gone_on_is_copied_whole_when_somebody_says_so(
+    world: World, primary: Site, replica: Site, metastore_url: str, tmp_path: Path, *, stored: bool
+) -> None:
+    """The same event ids, write ids and txn ids were given again, to something else."""
+    stores = [f"{replica.client.catalog.warehouse()}/_events{number}" for number in range(2)]
+    policies = [policy({**DOCUMENT, **({"event_store": root} if stored else {})}) for root in stores]
+    location = plain_table(primary, "sales.lines", a="one\n")
+    world.write()
+    restore = backed_up(tmp_path / metastore_url.rpartition("/")[2], tmp_path / "primary")
+    known = len(world.history)
+    plain_table(primary, "sales.lost", a="lost\n")
+    write(primary, location, b="lost\n")
+    world.two_tables()
+    world.begin_to_stay_open()
+    cycle(primary, replica, policies[0])
+    restore()
+    del world.history[known:]
+    world._open.clear()
+    write(primary, location, b="kept\n")
+    for number in range(3):
+        plain_table(primary, f"sales.new{number}", c="new\n")
+    world.two_tables()
+    world.two_tables()
+    with primary.client.database.transaction() as connection:  # a restore takes its time
+        log = NOTIFICATION_LOG.c
+        later = sa.update(NOTIFICATION_LOG).where(log.EVENT_ID > known_events(primary, replica) - 3)
+        connection.execute(later.values(EVENT_TIME=log.EVENT_TIME + 60))
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentsError if stored else ReplicationGapError, match="restored"):
+            cycle(primary, replica, policies[0])
+    with pytest.raises(ReplicationGapError, match="restored from a backup"):
+        cycle(primary, replica, policies[1])
+    world.note("gone on")
+    cycle(primary, replica, policies[1], again=True)
+    Watch(world, replica).look(must_be_current=True)
+    assert lines(replica, "sales.lines") == {"a": "one\n", "b": "kept\n"}
+    assert replica.client.catalog.list_tables("sales") == ["lines", "new0", "new1", "new2", "parts", "plain"]
+    world.two_tables()
+    cycle(primary, replica, policies[1])
+    Watch(world, replica).look(must_be_current=True)
+
+
+def known_events(primary: Site, replica: Site) -> int:
+    """The last event that the replica has."""
+    state = PolicyRecord(replica.client.database, "sales").read()
+    assert state is not None
+    assert state.position is not None
+    assert primary.client.notifications.current_event_id() > state.position
+    return state.position

@@ -22,7 +22,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.names.objects import TableName
-from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from airflow_hive_acid.replication.cycles.runner import Applied, Parts, destination_clock, has_news, run_cycle
 from airflow_hive_acid.replication.events.event import EventKind, ReplicationEvent
 from airflow_hive_acid.replication.events.tasks import (
@@ -86,6 +86,9 @@ class Destination:
     def tables(self) -> list[TableName]:
         names = self.source.client.catalog.list_tables("sales")
         return [t for n in names if POLICY.selects(t := TableName("sales", n))]
+
+    def begin_anew(self) -> None:
+        self.states.clear()
 
     def require_databases(self, tables: Iterable[TableName]) -> None:
         for table in tables:
@@ -426,6 +429,54 @@ def test_a_purged_log_stops_the_policy_and_only_a_person_makes_it_copy_again(rep
     report = replication.cycle(again=True)
     assert (report.first, report.position) == (True, replication.current)
     assert set(replication.at.states) == {B, TableName("sales", "c")}
+
+
+@pytest.mark.parametrize("more", [0, 1, 6], ids=["behind", "as_far", "beyond"])
+def test_a_restored_source_stops_the_policy_and_a_first_copy_counts_nothing_that_is_there(
+    replication: Replication, more: int
+) -> None:
+    """Its log gives ids again: to other events, whose state ids mean other states."""
+    replication.plain("a")
+    restored = replication.current
+    replication.cycle()
+    replication.plain("b")
+    position = replication.cycle().position
+    assert position == restored + 1
+    log = NOTIFICATION_LOG.c
+    with replication.primary.client.database.transaction() as connection:
+        connection.execute(sa.delete(NOTIFICATION_LOG).where(log.EVENT_ID > restored))
+        connection.execute(sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=restored + 1))
+    replication.primary.client.catalog.drop_table("sales.b")
+    replication.plain("c")
+    for number in range(more):
+        replication.plain(f"d{number}")
+    with replication.primary.client.database.transaction() as connection:
+        if not more:
+            connection.execute(sa.delete(NOTIFICATION_LOG).where(log.EVENT_ID > restored))
+            connection.execute(sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=restored + 1))
+        connection.execute(
+            sa.update(NOTIFICATION_LOG).where(log.EVENT_ID > restored).values(EVENT_TIME=log.EVENT_TIME + 60)
+        )
+    for _ in range(2):
+        with pytest.raises(ReplicationGapError, match="restored from a backup"):
+            replication.cycle()
+    state = replication.record.read()
+    assert state is not None
+    assert state.position == position
+    copied = [f"copied {table.name}" for table in replication.at.tables()]
+    tries: list[list[str]] = []
+    for number in range(100):  # what a first copy that was killed has done does not count in the next one, either
+        replication.at.work.clear()
+        try:
+            report = replication.cycle(StopAt(1 + number), again=number == 0)
+            break
+        except CrashError:
+            tries.append(list(replication.at.work))
+    assert copied in tries
+    assert all(work == copied[: len(work)] for work in tries)
+    assert (report.position, report.begins_anew) == (replication.current, False)
+    replication.plain("e")
+    assert replication.cycle().tables == ["sales.e"]
 
 
 def test_a_policy_without_leave_to_bootstrap_waits_for_a_person(replication: Replication) -> None:
