@@ -336,6 +336,7 @@ class _Owners:
 
 
 def _change_partitions(connection: Connection, client: Verbs, table: TableAdvance, sync_txn: int) -> None:
+    _renew(connection, table)
     if not table.added and not table.gone:
         return
     catalog = CatalogEvents(client.notifications)
@@ -355,6 +356,22 @@ def _change_partitions(connection: Connection, client: Verbs, table: TableAdvanc
     insert_soft_deletes(
         connection, [(Resource(*table.name, name), partition.location) for name, partition in there.items()],
         txn_id=sync_txn, highest_write_id=table.write_ids.high_watermark, purge=False,
+    )  # fmt: skip
+
+
+def _renew(connection: Connection, table: TableAdvance) -> None:
+    """Partitions that were dropped and added again are others from now on, in their old places.
+
+    A mirror knows partitions by their ids: no write id tells it that rows have gone.
+    """
+    if not table.emptied:
+        return
+    there = find_partitions(connection, table.table, list(table.emptied))
+    delete_storage(connection, delete_partitions(connection, [p.id for p in there.values()]))
+    places = {name: partition.location for name, partition in there.items()}
+    add_partitions(
+        connection, table.table, sorted(there), write_id=table.write_ids.high_watermark or None, empty=False,
+        locations=places,
     )  # fmt: skip
 
 

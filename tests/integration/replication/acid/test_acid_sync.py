@@ -17,8 +17,10 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.changes import lost_history
 from airflow_hive_acid.format.jobs import PartitionRef
+from airflow_hive_acid.format.mirrors import MirrorState, decide, made_since
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.mirrors.source import look
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.sql.model.plans import TableRead
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL
@@ -170,6 +172,7 @@ def test_a_partition_that_was_dropped_and_added_again_begins_anew(primary: Site,
     create(primary, partitioned=True)
     write(primary, "a", partition="p=1")
     sync(primary, replica)
+    before, place = look(replica.client, T), replica.client.catalog.list_partitions(T)[0].location
     world.drop_partition(primary, "p=1")
     for left in (path_of(primary.client.catalog.get_table(T).location) / "p=1").iterdir():
         world.remove(left)  # a Hive without hive.acid.droppartition.usebase
@@ -177,6 +180,11 @@ def test_a_partition_that_was_dropped_and_added_again_begins_anew(primary: Site,
     report = sync(primary, replica)
     assert rows(replica) == {"p=1": {"3:b"}}
     assert "emptied without a write id" in report.tables[0].reasons[0]
+    # A mirror of the replica is told by the partition's id, as one of the primary is.
+    after = look(replica.client, T)
+    assert decide(MirrorState(before.source, (), 1), after.source, None).partitions_changed
+    assert made_since(before.source, after.partition_ids, after.altered) == {"p=1"}
+    assert [p.location for p in replica.client.catalog.list_partitions(T)] == [place]
 
 
 @pytest.mark.backends("sqlite")
