@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import ChangesNoLongerAvailableError, InvalidArgumentsError
 from airflow_hive_acid.format.changes import checked_range
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.sql.parsing.builders import quoted_column, quoted_table
@@ -60,14 +60,22 @@ def change_range(client: MetastoreClient, table: str, first: object, last: objec
     :param first: the first write id, and ``last`` the last one; numbers, or their texts as templates render them.
         Without the last: as far as all have ended.
     :raises ChangesNotCompleteError: when write ids of it have not ended.
+    :raises ChangesNoLongerAvailableError: when it goes on from where the table has never been: that was another one of
+        its name, or the table was restored.
     """
     name = table_name(table)
     found = client.catalog.get_table(str(name))
     if not found.is_transactional:
         raise InvalidArgumentsError(f"table: {name} is no ACID table; it has no changes to tell")
     seen = client.get_valid_write_ids([str(name)])[str(name)]
-    start = _number(first, "from_write_id")
-    return ChangeRange(str(name), start, checked_range(str(name), seen, start, _last(last)))
+    start, end = _number(first, "from_write_id"), _last(last)
+    if end is None and start > seen.high_watermark + 1:
+        raise ChangesNoLongerAvailableError(
+            f"from_write_id: the changes of {name} from write id {start} on cannot be told: it has only had write ids "
+            f"up to {seen.high_watermark}, so it was dropped and made again, or restored. Read it as a whole, and go "
+            f"on from {seen.high_watermark + 1}"
+        )
+    return ChangeRange(str(name), start, checked_range(str(name), seen, start, end))
 
 
 def read_changes(

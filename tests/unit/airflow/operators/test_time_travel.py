@@ -13,7 +13,12 @@ from airflow_hive_acid.airflow_versions import AirflowFailException
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.engine.changes import change_range
 from airflow_hive_acid.engine.outcomes.results import StatementResult
-from airflow_hive_acid.errors import ChangesNotCompleteError, InvalidArgumentsError, NoSuchPinError
+from airflow_hive_acid.errors import (
+    ChangesNoLongerAvailableError,
+    ChangesNotCompleteError,
+    InvalidArgumentsError,
+    NoSuchPinError,
+)
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
@@ -129,6 +134,10 @@ def test_changes_are_written_for_the_range_that_has_ended(conn_id: str, client: 
         change_range(client, "db.t", 1, 5)
     open_txn.abort()
     assert change_range(client, "db.t", 1).last == 5
+    assert change_range(client, "db.t", 6).is_empty
+    # Whoever has read up to 6 has read another table of this name.
+    with pytest.raises(ChangesNoLongerAvailableError, match="dropped and made again, or restored"):
+        change_range(client, "db.t", 7)
     for wrong in ("x", 1.5, True, ""):
         with pytest.raises(InvalidArgumentsError, match="from_write_id"):
             change_range(client, "db.t", wrong)
