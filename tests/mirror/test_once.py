@@ -109,6 +109,20 @@ def test_a_run_that_dies_before_its_commit_leaves_the_target_as_it_was(
         assert [row.name for row in refs] == ["main"]
 
 
+@pytest.mark.parametrize("then", ["v", "s"], ids=["another_name", "the_old_one"])
+def test_a_run_that_dies_behind_its_change_of_columns_is_in_no_later_ones_way(
+    m: Mirroring, mirror_home: Path, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = f"iceberg:ice.once.t{next(_numbers)}"
+    m.follow(target, ["id"], "bootstrap")
+    m.sql("ALTER TABLE t CHANGE s u string")
+    before_once(monkeypatch, IcebergTarget, "_refreshed", die)
+    with pytest.raises(Killed):
+        m.run(target)
+    m.sql(f"ALTER TABLE t CHANGE u {then} string", f"INSERT INTO t (id, {then}) VALUES (7, 'later')")
+    m.follow(target, todo="bootstrap")
+
+
 @pytest.mark.parametrize("todo", ["bootstrap", "follow"])
 def test_a_run_that_dies_after_its_commit_is_found_in_the_target(
     m: Mirroring, target: str, todo: str, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,7 @@ elsewhere and whether it can be brought in.
 Gives targets, states and decisions, all of them values. May import names, paths and errors.
 """
 
-from airflow_hive_acid.format.mirrors.columns import ColumnStep, column_steps
+from airflow_hive_acid.format.mirrors.columns import ColumnStep, column_steps, may_become
 from airflow_hive_acid.format.mirrors.states import (
     HIDDEN,
     SEQUENCE_PROPERTY,
@@ -40,6 +40,7 @@ __all__ = [
     "decide",
     "key_now",
     "made_since",
+    "may_become",
     "next_state",
     "partition_digests",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _SMALL = ("tinyint", "smallint", "int", "bigint")
 _SAME = {"integer": "int", "double precision": "double", "dec": "decimal", "numeric": "decimal"}
@@ -67,6 +67,26 @@ def column_steps(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, s
     if any(name in olds for name, _ in added):
         return None
     return (*steps, *(ColumnStep(name, kind) for name, kind in added))
+
+
+def may_become(there: Iterable[str], steps: Sequence[ColumnStep], wanted: Iterable[str]) -> bool:
+    """Whether steps take a target to its columns, of which a run that died may have made some already.
+
+    If the source's columns have changed once more since, what such a run has made may be in the way, or be taken for
+    another column.
+
+    :param there: names of the target's columns now.
+    :param wanted: names of those that it shall have.
+    """
+    names = set(there)
+    for step in steps:
+        if step.is_added:
+            names.add(step.name)
+        elif step.is_renamed and step.name not in names:
+            if step.before not in names:
+                return False
+            names = names - {step.before} | {step.name}
+    return names == set(wanted)
 
 
 def _canonical(kind: str) -> str:

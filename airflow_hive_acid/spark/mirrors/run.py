@@ -36,6 +36,7 @@ from airflow_hive_acid.format.mirrors import (
     decide,
     key_now,
     made_since,
+    may_become,
     next_state,
 )
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
@@ -246,6 +247,10 @@ class _Run:
             raise MirrorDivergedError("columns were renamed or have got larger types, which this target cannot follow")
         key = key_now(state, self.source)
         columns = mirror_columns(self.snapshot, key, self.format)
+        if not may_become(self.target.rows().columns, decision.steps, columns.names):
+            raise MirrorDivergedError(
+                "its columns are not those of its state: a run that had changed them has died, or somebody else has"
+            )
         # Before its columns change: nothing may have changed when the changes cannot be told.
         changed = self._changed(decision, state, columns)
         after = next_state(self.source, key, before)

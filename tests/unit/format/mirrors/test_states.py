@@ -19,6 +19,7 @@ from airflow_hive_acid.format.mirrors import (
     decide,
     key_now,
     made_since,
+    may_become,
     next_state,
     partition_digests,
 )
@@ -170,6 +171,28 @@ BEFORE = (("a", "int"), ("b", "varchar(5)"), ("c", "decimal(5,2)"))
 )  # fmt: skip
 def test_columns_follow_by_their_position(after, steps):
     assert column_steps(BEFORE, after) == steps
+
+
+@pytest.mark.parametrize(
+    ("there", "after", "may"),
+    [
+        ("ab", "ab", True),
+        ("ab", "cd", True),
+        ("cb", "cd", True),  # a run died after the first step
+        ("cd", "cd", True),
+        ("ab", "abn", True),
+        ("abn", "abn", True),
+        ("cb", "eb", False),  # it died, and then the column was renamed once more
+        ("cb", "ab", False),  # or got its name back
+        ("ax", "xy", False),  # x is b, which was called so for a while
+        ("abn", "nb", False),  # n was added, and went, and a is called so now
+        ("abn", "abm", False),
+        ("abz", "ab", False),
+    ],
+)
+def test_what_a_run_that_died_has_made_is_not_taken_for_another_column(there, after, may):
+    state, now = [(name, "int") for name in "ab"], [(name, "int") for name in after]
+    assert may_become(there, column_steps(state, now), after) is may
 
 
 def test_steps_say_what_they_are():
