@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.settings_table import SESSION_SETTINGS, SETTINGS, Kind, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = [
@@ -147,9 +147,10 @@ class Settings:
             )
 
 
-def read_hive_site(path: Path) -> dict[str, str]:
+def read_hive_site(path: Path, what: str = "the configuration") -> dict[str, str]:
     """The properties of a ``hive-site.xml``, or of another file of Hadoop's settings.
 
+    :param what: the option or setting that names the file, for messages.
     :raises InvalidArgumentsError: when the file cannot be read or is no Hadoop configuration.
     """
     from xml.etree import ElementTree
@@ -157,12 +158,15 @@ def read_hive_site(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            raise InvalidArgumentsError(f"{path}: a document type or entity is not accepted in {path.name}")
+            raise InvalidArgumentsError(f"{what} {path} holds a document type or entity, which is not accepted")
         root = ElementTree.fromstring(text)  # noqa: S314 - documents that could expand entities are refused above
     except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
-        raise InvalidArgumentsError(f"{path.name} at {path} cannot be read: {error}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InvalidArgumentsError(f"{what} {path} cannot be read: {reason}") from error
     if root.tag != "configuration":
-        raise InvalidArgumentsError(f"{path} is no Hadoop configuration: its root element is <{root.tag}>")
+        raise InvalidArgumentsError(
+            f"{what} {path} is no Hadoop configuration: its root element is <{root.tag}>, not <configuration>"
+        )
     properties = {}
     for entry in root.iter("property"):
         name, value = entry.findtext("name"), entry.findtext("value")
@@ -193,6 +197,24 @@ def setting_of(key: str) -> Setting | None:
     return _BY_NAME.get(key.strip().lower())
 
 
+def check_keys(keys: Iterable[str], what: str) -> None:
+    """Refuse keys that are no settings.
+
+    :param what: the option that they were given with, for the message.
+    :raises InvalidArgumentsError: naming the first, and the setting that was probably meant.
+    """
+    for key in keys:
+        if setting_of(key) is None:
+            near = _nearly(key)
+            hint = f"did you mean {near}?" if near else "'hive-acid settings' prints those there are"
+            raise InvalidArgumentsError(f"{what} {key}: there is no such setting; {hint}")
+
+
+def _nearly(key: str) -> str | None:
+    # The keys are long and much alike: only what differs in a letter or two is taken for a slip.
+    return next(iter(difflib.get_close_matches(key.strip().lower(), list(_BY_NAME), 1, cutoff=0.94)), None)
+
+
 def session_setting(key: str, value: str) -> Setting | None:
     """The setting that a script may set by this key; None for a key that nothing here reads.
 
@@ -201,10 +223,9 @@ def session_setting(key: str, value: str) -> Setting | None:
     """
     setting = setting_of(key)
     if setting is None:
-        # The keys are long and much alike: only what differs in a letter or two is taken for a slip.
-        near = difflib.get_close_matches(key.strip().lower(), list(_BY_NAME), 1, cutoff=0.94)
-        if near:
-            raise InvalidArgumentsError(f"there is no setting {key}; did you mean {near[0]}?")
+        near = _nearly(key)
+        if near is not None:
+            raise InvalidArgumentsError(f"there is no setting {key}; did you mean {near}?")
         return None
     if setting.key not in SESSION_SETTINGS:
         raise InvalidArgumentsError(

@@ -67,7 +67,7 @@ class CliSession:
         self.check_settings()
         sources = {Source.REQUEST: self.hive_settings}
         if self.hive_site is not None:
-            sources[Source.HIVE_SITE] = read_hive_site(self.hive_site)
+            sources[Source.HIVE_SITE] = read_hive_site(self.hive_site, "--hive-site")
         return Settings(sources)
 
     def check_settings(self) -> None:
@@ -75,11 +75,9 @@ class CliSession:
 
         :raises InvalidArgumentsError: naming the first.
         """
-        from airflow_hive_acid.settings import setting_of
+        from airflow_hive_acid.settings import check_keys
 
-        for key in self.hive_settings:
-            if setting_of(key) is None:
-                raise InvalidArgumentsError(f"--set {key}: there is no such setting")
+        check_keys(self.hive_settings, "--set")
 
     def bare_client(self) -> MetastoreClient:
         """A client of the metastore, whatever is in there."""

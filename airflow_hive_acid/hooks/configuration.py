@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _POOL_OPTION = re.compile(r"^hive_compactor_worker_(.+)_threads$")
 _POOL_KEY = re.compile(r"^(?:hive|metastore)\.compactor\.worker\.(.+)\.threads$")
 SECTION = "hive_acid"
+_HIVE_SITE = f"hive_site of [{SECTION}]"
 DEFAULT_CONN_ID = "hive_acid_default"
 DEFAULT_SPARK_CONN_ID = "spark_default"
 
@@ -43,7 +44,7 @@ def load_settings(connection: Mapping[str, str] | None = None) -> Settings:
     sources: dict[Source, Mapping[str, str]] = {Source.CONNECTION: connection or {}, Source.AIRFLOW: airflow}
     hive_site = conf.get(SECTION, "hive_site", fallback=None)
     if hive_site:
-        sources[Source.HIVE_SITE] = read_hive_site(Path(hive_site))
+        sources[Source.HIVE_SITE] = read_hive_site(Path(hive_site), _HIVE_SITE)
     return Settings(sources)
 
 
@@ -57,7 +58,7 @@ def worker_pools() -> dict[str, int]:
     """
     found: dict[str, object] = {}
     hive_site = conf.get(SECTION, "hive_site", fallback=None)
-    for key, text in (read_hive_site(Path(hive_site)) if hive_site else {}).items():
+    for key, text in (read_hive_site(Path(hive_site), _HIVE_SITE) if hive_site else {}).items():
         match = _POOL_KEY.match(key)
         if match is not None:
             found[match.group(1)] = text

@@ -182,6 +182,14 @@ def _classify_sqlite(error: sqlite3.Error) -> Failure:
     return Failure.MISSING_TABLE if "no such table" in str(error) else Failure.OTHER
 
 
+def _what_to_check(error: BaseException) -> str:
+    """What to look at when a connection was refused: a file has a path, a server has users."""
+    original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    if isinstance(original, sqlite3.Error):
+        return "check path and rights of the file; where there is none yet, 'hive-acid schema create' makes it"
+    return "check database, user, password and rights"
+
+
 def explain(error: BaseException, failure: Failure, where: str) -> HiveAcidError:
     """The error to tell the caller, with the remedy.
 
@@ -200,7 +208,7 @@ def explain(error: BaseException, failure: Failure, where: str) -> HiveAcidError
             )
         case Failure.REFUSED:
             return MetastoreUnavailableError(
-                f"the metastore {where} refuses the connection ({reason}); check path, user, password and rights"
+                f"the metastore {where} refuses the connection ({reason}); {_what_to_check(error)}"
             )
         case Failure.DISCONNECT:
             return MetastoreUnavailableError(

@@ -72,6 +72,8 @@ def parse_url(url: str | sa.URL, what: str) -> sa.URL:
     except (sa.exc.ArgumentError, ValueError):
         path = url if isinstance(url, str) and url.startswith("/") and "@" not in url else None
         hint = f"; for the file {path} write sqlite:///{path}" if path else ""
+        if isinstance(url, str) and url.startswith("jdbc:"):
+            hint = "; a JDBC URL is written without jdbc:, with user and password in front of the host"
         raise InvalidArgumentsError(f"{what} cannot be read; expected {_EXAMPLES}{hint}") from None
     parts = (parsed.username, parsed.password, parsed.host, parsed.database, *map(str, parsed.query.values()))
     if any(_HALF.search(part) for part in parts if isinstance(part, str)):

@@ -39,7 +39,7 @@ def test_version_is_printed():
 def test_file_that_is_missing_is_named():
     done = CliRunner().invoke(app, ["sql", "-f", "/nowhere.sql"])
     assert isinstance(done.exception, InvalidArgumentsError)
-    assert "/nowhere.sql cannot be read" in str(done.exception)
+    assert "/nowhere.sql cannot be read: No such file" in str(done.exception)
 
 
 @pytest.mark.parametrize(

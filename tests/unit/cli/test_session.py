@@ -96,5 +96,9 @@ def test_settings_come_from_hive_site_and_from_the_command_line(tmp_path):
     session = CliSession(hive_site=site, hive_settings={"hive.lock.numretries": "3"})
     assert session.settings().seconds("hive.txn.timeout") == 77
     assert session.settings().integer("hive.lock.numretries") == 3
-    with pytest.raises(InvalidArgumentsError, match="no such setting"):
+    with pytest.raises(InvalidArgumentsError, match=r"--set hive\.typo: .* no such setting; 'hive-acid settings'"):
         CliSession(hive_settings={"hive.typo": "1"}).settings()
+    with pytest.raises(InvalidArgumentsError, match=r"did you mean hive\.txn\.timeout\?"):
+        CliSession(hive_settings={"hive.txn.timeouts": "1s"}).settings()
+    with pytest.raises(InvalidArgumentsError, match=f"^--hive-site {tmp_path}/none cannot be read: No such file"):
+        CliSession(hive_site=tmp_path / "none").settings()

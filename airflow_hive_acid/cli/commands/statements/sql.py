@@ -103,7 +103,8 @@ def read_script(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentsError(f"{file} cannot be read: {error}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InvalidArgumentsError(f"{file} cannot be read: {reason}") from error
 
 
 def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:

@@ -102,7 +102,7 @@ def _findings(session: CliSession, tables: list[str] | None, dumps: list[str], *
     client.check_schema()
     hive_timeout = None
     if session.hive_site is not None:
-        hive = Settings({Source.HIVE_SITE: read_hive_site(session.hive_site)})
+        hive = Settings({Source.HIVE_SITE: read_hive_site(session.hive_site, "--hive-site")})
         hive_timeout = hive.milliseconds("hive.txn.timeout")
     yield from examine_metastore(client, hive_timeout, session.filesystem() if files else None)
     if files:

@@ -82,6 +82,18 @@ def test_a_deadlock_that_took_the_savepoint_along_is_a_deadlock() -> None:
     assert FailureRules().classify(missing) is Failure.OTHER
 
 
+def test_who_is_refused_is_told_what_that_database_has() -> None:
+    """A file has a path and can be made; a server has users."""
+    file = str(explain(sqlite3.OperationalError("unable to open database file"), Failure.REFUSED, "sqlite:////m.db"))
+    assert "check path and rights of the file; where there is none yet, 'hive-acid schema create' makes it" in file
+    assert "password" not in file
+    denied = pymysql.err.OperationalError(1045, "Access denied for user 'u'", sqlstate="28000")
+    wrapped = sa.exc.OperationalError("SELECT 1", {}, denied)
+    server = str(explain(wrapped, Failure.REFUSED, "mysql://db/m"))
+    assert "check database, user, password and rights" in server
+    assert "schema create" not in server
+
+
 def test_characters_that_latin1_lacks_are_named_as_such() -> None:
     error = pymysql.err.DataError(1366, "Incorrect string value: '\\xE6' for column `PART_NAME`", sqlstate="22007")
     assert "keeps text as latin1" in str(explain(error, Failure.DATA, "mysql://db/m"))

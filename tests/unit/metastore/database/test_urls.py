@@ -15,7 +15,7 @@ from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
         ("postgresql://u:geheim@h:port/db", "cannot be read"),
         ("postgresql://u:geheim@h:99999999999/db", "port"),
         ("postgresql://u:ge@heim@h/db", "write @ as %40"),
-        ("jdbc:postgresql://u:geheim@h/db", "cannot be read"),
+        ("jdbc:postgresql://u:geheim@h/db", "without jdbc:"),
         ("/data/metastore.db", "sqlite:////data/metastore.db"),
         ("postgresql://u:geheim@h", "names no database"),
         ("sqlite:////data/a?b/metastore.db", "write ? as %3F"),
