@@ -70,7 +70,6 @@ _REOPEN = (
 )
 _CHECK = select(_P.HRP_EPOCH, _P.HRP_HOLDER).where(_mine).with_for_update()
 _CHANGE = update(HIVE_ACID_REPL_POLICY).where(_P.HRP_POLICY == bindparam("policy_name"))
-_FORGET_POLICY = delete(HIVE_ACID_REPL_POLICY).where(_mine)
 _OBJECTS = select(*_OBJECT_COLUMNS).where(_O.HRO_POLICY == bindparam("policy")).order_by(_O.HRO_SOURCE_TABLE)
 _ALL_OBJECTS = select(_O.HRO_POLICY, *_OBJECT_COLUMNS).order_by(_O.HRO_POLICY, _O.HRO_SOURCE_TABLE)
 _OBJECT_IDS = select(_O.HRO_SOURCE_TABLE, _O.HRO_ID).where(
@@ -85,7 +84,6 @@ _CHANGE_OBJECT = (
 _FORGET_OBJECT = delete(HIVE_ACID_REPL_OBJECT).where(
     _O.HRO_POLICY == bindparam("policy"), _O.HRO_SOURCE_TABLE == bindparam("source_table")
 )
-_FORGET_OBJECTS = delete(HIVE_ACID_REPL_OBJECT).where(_O.HRO_POLICY == bindparam("policy"))
 _EVENTS = (
     select(*_EVENT_COLUMNS)
     .where(_E.HRE_POLICY == bindparam("policy"), _E.HRE_EVENT_ID > bindparam("after", type_=BigInteger))

@@ -66,7 +66,6 @@ _GONE = f"{schema.INTERNAL_PREFIX}gone"
 _OF = f"{schema.INTERNAL_PREFIX}of_"
 _KNOWN_PATH = f"{schema.INTERNAL_PREFIX}changed_path"
 _KEYS = (*schema.IDENTITY, schema.PARTITION)
-_INTERNAL = (*IDENTITY, schema.PARTITION, _BY, _GONE)
 
 
 @dataclass(frozen=True, slots=True)
