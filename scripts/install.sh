@@ -7,7 +7,7 @@ python=${PYTHON:-python3}
 
 fail() { printf 'airflow-hive-acid cannot be installed: %s\n' "$*" >&2; exit 1; }
 
-command -v "$python" >/dev/null || fail "'$python' is not on PATH; install Python 3.11 or newer, or run make with PYTHON=/path/to/python3"
+command -v "$python" >/dev/null || fail "'$python' is not on PATH; install Python 3.11, 3.12 or 3.13, or run make with PYTHON=/path/to/python3"
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
   || fail "$python is Python $version; 3.11, 3.12 or 3.13 is needed (make PYTHON=/path/to/python3.11)"
