@@ -118,6 +118,13 @@ def drop_partition(site: Site, partition: str, table: str = T) -> None:
     site.client.catalog.drop_partitions(table, [partition], files=WarehouseFiles(site.client, site.filesystem))
 
 
+def drop_partition_without_a_base(site: Site, partition: str, table: str = T) -> None:
+    """DROP PARTITION of a Hive without ``hive.acid.droppartition.usebase``: the files are gone at once."""
+    drop_partition(site, partition, table)
+    for left in (path_of(site.client.catalog.get_table(table).location) / partition).iterdir():
+        remove(left)
+
+
 def rename_partition(site: Site, partition: str, new: str, table: str = T) -> None:
     """ALTER TABLE … PARTITION … RENAME as our engine does it."""
     site.client.catalog.rename_partition(table, partition, new, files=WarehouseFiles(site.client, site.filesystem))

@@ -214,6 +214,18 @@ def test_a_drop_of_many_sends_as_many_statements_to_the_queue_as_one_of_few(
         sa.event.remove(client.database.engine, "before_cursor_execute", note)
 
 
+class Late(WarehouseFiles):
+    """Files of a statement, while whose locks were waited for something else was done."""
+
+    def __init__(self, client: MetastoreClient, fs: Filesystem, meanwhile: Callable[[], None]) -> None:
+        super().__init__(client, fs)
+        self.meanwhile = meanwhile
+
+    def fence(self, jobs: Iterable[Job]) -> None:
+        self.meanwhile()
+        super().fence(list(jobs))
+
+
 def test_a_drop_goes_by_where_its_partitions_lie_when_it_has_its_locks(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
 ) -> None:
@@ -226,13 +238,11 @@ def test_a_drop_goes_by_where_its_partitions_lie_when_it_has_its_locks(
     table.insert(1, "k=a")
     new = f"{table.location}/elsewhere"
 
-    class Late(WarehouseFiles):
-        def fence(self, jobs: Iterable[Job]) -> None:
-            fs.make_directory(new)
-            relocate(client, "k=a", new)
-            super().fence(list(jobs))
+    def set_location() -> None:
+        fs.make_directory(new)
+        relocate(client, "k=a", new)
 
-    (gone,) = client.catalog.drop_partitions("default.p", ["k=a"], files=Late(client, fs))
+    (gone,) = client.catalog.drop_partitions("default.p", ["k=a"], files=Late(client, fs, set_location))
     assert gone.location == new
     (request,) = client.compactions.show(table="p")
     assert request.soft_deleted_location == new
@@ -251,12 +261,10 @@ def test_a_rename_goes_by_where_its_partition_lies_when_it_has_its_locks(
     table.insert(1, "k=a")
     new = f"{table.location}/elsewhere"
 
-    class Late(WarehouseFiles):
-        def fence(self, jobs: Iterable[Job]) -> None:
-            fs.rename_directory(table.place("k=a"), new)
-            relocate(client, "k=a", new)
-            super().fence(list(jobs))
+    def set_location() -> None:
+        fs.rename_directory(table.place("k=a"), new)
+        relocate(client, "k=a", new)
 
-    renamed = client.catalog.rename_partition("default.p", "k=a", "k=b", files=Late(client, fs))
+    renamed = client.catalog.rename_partition("default.p", "k=a", "k=b", files=Late(client, fs, set_location))
     assert (renamed.name, renamed.location) == ("k=b", new)
     assert fs.list_files(new)

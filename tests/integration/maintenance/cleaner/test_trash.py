@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.cycles.steps import change, pass_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
@@ -66,6 +67,27 @@ def below(fs: Filesystem, place: str) -> list[str]:
     if not fs.exists(place):
         return []
     return sorted(i.name for i in fs.list_files(place, recursive=True) if i.name.startswith(("base", "delta", "del")))
+
+
+def breaking_at_the_second(rename: Any, failure: BaseException) -> Any:
+    """Renaming as a process does that breaks off at its second step."""
+    done: list[str] = []
+
+    def breaking(self: Any, source: str, target: str) -> None:
+        done.append(source)
+        if len(done) == 2:
+            raise failure
+        rename(self, source, target)
+
+    return breaking
+
+
+@contextmanager
+def no_space_for_the_second(fs: Filesystem, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The first directory can be renamed, the second one cannot."""
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fs), "rename", breaking_at_the_second(type(fs).rename, OSError("No space left on device")))
+        yield
 
 
 def clean(client: MetastoreClient, fs: Filesystem) -> Any:
@@ -333,25 +355,14 @@ def test_a_batch_goes_into_a_directory_of_its_own_and_never_into_a_tables(
         restore_into(client, fs, trashed, target + "2")
 
 
-def breaking_at_the_second(filesystem: type[Any], failure: BaseException) -> Any:
-    """Renaming directories as a process does that breaks off at its second step."""
-    rename, done = filesystem.rename_directory, []
-
-    def breaking(self: Any, source: str, target: str) -> None:
-        done.append(source)
-        if len(done) == 2:
-            raise failure
-        rename(self, source, target)
-
-    return breaking
-
-
 def test_an_undo_that_fails_leaves_everything_in_the_trash(
     client: MetastoreClient, fs: Filesystem, table: Any, trashed: str, bin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = below(fs, bin)
     with monkeypatch.context() as patch:
-        patch.setattr(type(fs), "rename_directory", breaking_at_the_second(type(fs), OSError("No space left")))
+        patch.setattr(
+            type(fs), "rename_directory", breaking_at_the_second(type(fs).rename_directory, OSError("No space left"))
+        )
         with pytest.raises(OSError, match="No space"):
             restore_as_table(client, fs, trashed, "default.rescued")
     assert below(fs, bin) == before
@@ -377,7 +388,7 @@ def test_an_undo_that_is_killed_half_way_can_be_repeated(
         pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(fs), "rename_directory", breaking_at_the_second(type(fs), Killed()))
+        patch.setattr(type(fs), "rename_directory", breaking_at_the_second(type(fs).rename_directory, Killed()))
         patch.setattr(WarehouseFiles, "_give_up", lambda *_: None)
         patch.setattr(client, "abort_txn", lambda *_: None)
         with pytest.raises(Killed):
@@ -487,16 +498,7 @@ def test_what_a_clean_up_moves_after_a_failure_joins_what_it_had_moved(
 ) -> None:
     """Of two batches neither would be the table as it was."""
     pass_time(client)
-    rename, moved = type(fs).rename, []
-
-    def fail_at_the_second(self: Any, source: str, target: str) -> None:
-        moved.append(source)
-        if len(moved) == 2:
-            raise OSError("No space left on device")
-        rename(self, source, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(fs), "rename", fail_at_the_second)
+    with no_space_for_the_second(fs, monkeypatch):
         assert run_cleaner(client, fs)[0].kind is Kind.ERROR
     change(client, sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
     if renamed:
