@@ -87,8 +87,8 @@ class SeenTables:
         whole = table.qualified_name in self._creations or table.qualified_name in self._context.tables.replacements
         if not names or not any(map(is_char if whole else _may_be_spelled, kinds)):
             return
-        spelled = {name: table.spellings(name).names for name in names}
-        if sum(map(len, spelled.values())) <= _MOST_LOOKED_UP:
+        spelled = {name: table.spellings(name, others=True).names for name in names}
+        if whole or sum(map(len, spelled.values())) <= _MOST_LOOKED_UP:
             known = self.partitions(table)
             known.look_up(other for others in spelled.values() for other in others)
             for name, others in spelled.items():

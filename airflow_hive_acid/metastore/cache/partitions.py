@@ -112,7 +112,7 @@ class PartitionSet:
 
     def _with_values(self, table: Table, values: Mapping[str, list[str]]) -> set[str]:
         if len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
-            names = table.spellings({column: v[0] for column, v in values.items()}).names
+            names = table.spellings({column: v[0] for column, v in values.items()}, others=False).names
             return self._by_name.keys() & names
         found: set[str] | None = None
         for position, column in enumerate(table.partition_columns):

@@ -37,20 +37,23 @@ class Spellings:
     exact: str | None
 
     @classmethod
-    def of(cls, values: Iterable[tuple[str, str, str]], *, by_name: bool) -> Spellings:
+    def of(cls, values: Iterable[tuple[str, str, str]], *, by_name: bool, others: bool = True) -> Spellings:
         """The spellings of some values.
 
         :param values: column, its type and its value, for each column that is given, in the table's order.
         :param by_name: a name of the catalog was given, which means the partition of exactly this name. Values, as
             those of a PARTITION clause, mean it with all their blanks only.
+        :param others: also the names by which other programs call a value.
         """
         given = list(values)
         as_given = partition_name((column, value) for column, _, value in given)
-        each = [[(column, text) for text in _in_any_way(kind, value)] for column, kind, value in given]
+        ways = _in_any_way if others else spelled
+        each = [[(column, text) for text in ways(kind, value)] for column, kind, value in given]
         while math.prod(map(len, each)) > MOST:
             max(each, key=len).pop()
-        names = tuple(dict.fromkeys(map(partition_name, itertools.product(*each))))
-        return cls(names, as_given if by_name or as_given == names[0] else None)
+        names = list(dict.fromkeys(map(partition_name, itertools.product(*each))))
+        names += [as_given] if as_given not in names else []
+        return cls(tuple(names), as_given if by_name or as_given == names[0] else None)
 
     @property
     def is_one(self) -> bool:

@@ -78,7 +78,8 @@ class PartitionStatements:
         table = self._catalog.get_table(name)
         before = self._catalog.get_partition(name, spec)
         new_name = table.partition_name(new_spec)
-        self._check_partition_free(table, new_name, self._catalog.find_partitions(name, [new_name]))
+        taken = table.spellings(new_spec, others=True).names
+        self._check_partition_free(table, before.name, new_name, self._catalog.find_partitions(name, taken).values())
         locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in sorted((before.name, new_name))]
         with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
             names = (before.name, new_name)
@@ -95,7 +96,8 @@ class PartitionStatements:
             def change(connection: Connection) -> Partition:
                 found = self._tables.locked(connection, key, table)
                 old = self._catalog.partition_in(connection, found, before.name)
-                self._check_partition_free(found, new_name, find_partitions(connection, found, [new_name]))
+                there = find_partitions(connection, found, taken)
+                self._check_partition_free(found, old.name, new_name, there.values())
                 self._catalog.require_fenced(connection, key, ddl.txn_id, names)
                 new = replace(
                     old,
@@ -268,11 +270,17 @@ class PartitionStatements:
             self._tables.require_own_places(connection, table, [moved])
         return before, change
 
-    def _check_partition_free(self, table: Table, name: str, found: Mapping[str, Partition]) -> None:
-        if name in found:
-            raise AlreadyExistsError(
-                f"{table.qualified_name} has a partition {name} already, at {found[name].location}"
-            )
+    def _check_partition_free(self, table: Table, old: str, new: str, found: Iterable[Partition]) -> None:
+        """Refuse a new name when there is a partition of its values, under whatever name. It may be the one that is
+        renamed, when its name is spelled otherwise.
+
+        :param found: partitions of these values.
+        """
+        for part in found:
+            if part.name != old or old == new:
+                raise AlreadyExistsError(
+                    f"{table.qualified_name} has a partition {part.name} already, at {part.location}"
+                )
 
     def add_locked_partitions(
         self, name: str, partitions: Sequence[PartitionSpec], *, locations: Mapping[str, str] = _NONE,

@@ -126,14 +126,18 @@ def drop_partitions(
 ) -> DropResult:
     """Drop partitions, all that are older than the event at once.
 
-    :param partitions: names, values, or values by column.
+    :param partitions: names, values, or values by column. A name means the partition of this name alone: an event may
+        come twice, and another one may have the same value.
     :param tell: called inside the commit with the result that it has.
     """
     name = table_name(table)
     found = site.client.database.read(lambda connection: read_tables(connection, [name]).get(name))
     if found is None:
         return DropResult(str(name), event_id, kept=((str(name), "there is no such table"),))
-    names = sorted(site.client.database.read(lambda connection: names_there(connection, found, partitions)))
+    exact = [found.spellings(spec).exact for spec in partitions if isinstance(spec, str)]
+    others = [spec for spec in partitions if not isinstance(spec, str)]
+    there = site.client.database.read(lambda connection: names_there(connection, found, others))
+    names = sorted({*there, *(part for part in exact if part is not None)})
     doomed, kept = site.client.database.read(lambda connection: _judge_partitions(connection, found, names, event_id))
     finish_drops(site, [(name, part) for part, _ in kept])
     if not doomed:

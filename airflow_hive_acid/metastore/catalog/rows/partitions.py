@@ -269,7 +269,7 @@ def _where_values(
     """Values compared as the catalog's text: as a Hive writes them, and as they are given."""
     if len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
         # A full specification is one partition: its name is indexed, its single values are not.
-        names = table.spellings({column: v[0] for column, v in values.items()}).names
+        names = table.spellings({column: v[0] for column, v in values.items()}, others=False).names
         return statement.where(PARTITIONS.c.PART_NAME.in_(names))
     asked = [position for position, column in enumerate(table.partition_columns) if column.name in values]
     statement, stored = _join_values(connection, statement, asked)

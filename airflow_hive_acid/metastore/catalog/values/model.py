@@ -266,11 +266,13 @@ class Table:
             )
         return name
 
-    def spellings(self, spec: PartitionSpec) -> Spellings:
+    def spellings(self, spec: PartitionSpec, *, others: bool | None = None) -> Spellings:
         """The names under which the catalog may hold a partition of this table.
 
         :param spec: as for :meth:`partition_name`. Values by column mean it with any blanks of a CHAR value; a name or
             values in order mean the partition of this name first.
+        :param others: also the names by which other programs call its values; by default of values by column alone. A
+            name is one of the catalog: when ``h=1`` has been dropped, dropping it again must not drop ``h=01``.
         :raises InvalidArgumentsError: when the spec does not name exactly one partition of this table.
         """
         values = self._partition_values(spec)
@@ -285,6 +287,7 @@ class Table:
         return Spellings.of(
             ((c.name, c.type, value or "") for c, value in zip(self.partition_columns, values, strict=True)),
             by_name=not isinstance(spec, Mapping),
+            others=isinstance(spec, Mapping) if others is None else others,
         )
 
     def _partition_values(self, spec: PartitionSpec) -> list[str | None]:

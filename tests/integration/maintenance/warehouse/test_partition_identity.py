@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import InvalidArgumentsError, LeaseAlreadyExistsError, WriteConflictError
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    LeaseAlreadyExistsError,
+    NoSuchObjectError,
+    WriteConflictError,
+)
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper
@@ -96,6 +102,34 @@ def test_a_value_is_the_partition_that_is_there_whatever_zeros_its_name_has(clie
         held = client.leases.grab_lease([LeaseObject("default", "n", given)], 60)
         assert [other.partition_name for other in client.leases.list_lease()] == [meant]
         client.leases.drop_lease(held)
+
+
+def test_a_name_of_the_catalog_means_no_other_partition_when_it_is_gone(client: MetastoreClient) -> None:
+    """A drop that came twice dropped ``k=2.0`` after ``k=2``."""
+    keys = (Column("k", "decimal(10,2)"),)
+    client.catalog.create_table(TableDefinition("default", "n", (Column("a", "int"),), keys))
+    client.catalog.add_partitions("default.n", [("2",), ("2.0",)])
+    for dropped in ("k=2", None):
+        found = client.catalog.drop_partition("default.n", "k=2", if_exists=True)
+        assert (found and found.name) == dropped
+    for gone in ("k=2", ("2",)):
+        with pytest.raises(NoSuchObjectError, match="no partition k=2"):
+            client.catalog.get_partition("default.n", gone)
+    assert client.catalog.get_partition("default.n", {"k": "2"}).name == "k=2.0"
+    assert client.catalog.list_partitions("default.n", {"k": "2"}) == []  # filters compare texts
+
+
+def test_a_partition_does_not_get_the_value_of_another_by_a_rename(client: MetastoreClient) -> None:
+    """Two of one value: no query could tell their rows from each other, and no INSERT OVERWRITE would replace both."""
+    keys = (Column("k", "decimal(10,2)"),)
+    client.catalog.create_table(TableDefinition("default", "n", (Column("a", "int"),), keys))
+    client.catalog.add_partitions("default.n", [("2.0",), ("3",)])
+    for given in ({"k": "2"}, "k=2", "k=2.00", ("2",)):
+        with pytest.raises(AlreadyExistsError, match=r"has a partition k=2\.0 already"):
+            client.catalog.rename_partition("default.n", "k=3", given)
+    with pytest.raises(AlreadyExistsError, match="has a partition k=3 already"):
+        client.catalog.rename_partition("default.n", "k=3", {"k": "3.00"})
+    assert client.catalog.rename_partition("default.n", {"k": "2"}, {"k": "2"}).name == "k=2"
 
 
 # --- clean-up ---------------------------------------------------------------------------------------------------------

@@ -409,6 +409,30 @@ def test_a_dump_of_hive_is_taken_when_one_says_so(pair: tuple[Site, Site], dump:
     assert contents(replica, location(replica)) == {"ds=1/000000_0": b"1"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "dropped", "beside"),
+    [("decimal(10,2)", "k=2", "k=2.0"), ("decimal(10,2)", "k=2.0", "k=2"), ("char(3)", "k=a", "k=a  ")],
+)
+def test_a_drop_that_comes_twice_drops_no_other_partition_of_the_same_value(
+    pair: tuple[Site, Site], dump: str, kind: str, dropped: str, beside: str
+) -> None:
+    """An event is replayed after a crash; its partition is gone, and the one beside it has its value."""
+    primary, replica = pair
+    primary.client.catalog.create_database("w")
+    keys, properties = (Column("k", kind),), {"transactional": "false"}
+    primary.client.catalog.create_table(
+        TableDefinition("w", "t", (Column("a", "int"),), keys, properties=properties, stored_as="text")
+    )
+    for name in (dropped, beside):
+        add_partition(primary, name, {"f": b"x"})
+    exported(primary, dump)
+    import_table(replica, dump)
+    event = int(str(state_ids(replica)[""])) + 1
+    assert drop_partitions(replica, "w.t", [dropped], event).dropped == (dropped,)
+    assert drop_partitions(replica, "w.t", [dropped], event).dropped == ()
+    assert contents(replica, location(replica)) == {f"{beside}/f": b"x"}
+
+
 @pytest.mark.conformance("E12")
 def test_drops_go_by_state(pair: tuple[Site, Site], dump: str) -> None:
     primary, replica = pair

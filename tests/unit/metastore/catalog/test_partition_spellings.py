@@ -88,6 +88,14 @@ def test_of_many_columns_the_usual_names_are_looked_for() -> None:
     assert {"c0=0/c1=1/c2=2/c3=3/c4=4/c5=5", "c0=00/c1=01/c2=02/c3=03/c4=04/c5=05"} <= set(spelled.names)
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_the_name_that_is_given_is_looked_for_however_many_columns_there_are(others: bool) -> None:
+    given = [(f"c{i}", "int", f"0{i}") for i in range(8)]
+    name = "c0=00/c1=01/c2=02/c3=03/c4=04/c5=05/c6=06/c7=07"
+    assert Spellings.of(given, by_name=True, others=others).choose("d.t", {name}) == name
+    assert name in Spellings.of(given, by_name=False, others=others).names
+
+
 def test_several_columns_are_spelled_each_for_itself() -> None:
     values = [("c", "char(2)", "a"), ("d", "string", "x "), ("e", "char(3)", "b")]
     spelled = Spellings.of(values, by_name=False)
