@@ -93,7 +93,8 @@ class Hive4Locking(Locking):
         return patiently(patience)
 
     def _of_ddl(self, statement: DdlStatement) -> Sequence[PlannedLock]:
-        return ddl_locks(as_there(self._tables, statement), self._tables.table, self._rules)
+        there = as_there(self._tables, statement)
+        return ddl_locks(there, self._tables.table, self._rules, as_there=there != statement)
 
 
 def _planned(wanted: Wanted, planned: Sequence[PlannedLock], listed: Listed, *, ctas: bool = False) -> PlannedLocks:

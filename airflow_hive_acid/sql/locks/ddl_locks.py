@@ -167,17 +167,20 @@ _BESIDE_READERS: dict[Command, Callable[[LockSettings], tuple[str, bool, str]]] 
 
 
 def ddl_locks(
-    statement: DdlStatement, table_of: TableLookup, settings: LockSettings = DEFAULT_LOCKS
+    statement: DdlStatement, table_of: TableLookup, settings: LockSettings = DEFAULT_LOCKS, *, as_there: bool = False
 ) -> tuple[PlannedLock, ...]:
     """The lock request of one DDL statement, as the metastore runs it.
 
     :param table_of: facts of a table by ``db.table``; its NoSuchObjectError passes through.
+    :param as_there: it says values as they stand in the catalog's names; else they are taken as a Hive writes them.
     """
-    found = [lock for parts in _requests(statement, table_of, settings) for lock in parts]
+    found = [lock for parts in _requests(statement, table_of, settings, as_there) for lock in parts]
     return (*merged(found), *advisory_locks(settings)) if found else ()
 
 
-def _requests(statement: DdlStatement, table_of: TableLookup, settings: LockSettings) -> list[Sequence[PlannedLock]]:
+def _requests(
+    statement: DdlStatement, table_of: TableLookup, settings: LockSettings, as_there: bool
+) -> list[Sequence[PlannedLock]]:
     match statement:
         case CreateDatabase() | AlterDatabase():
             return []
@@ -203,7 +206,7 @@ def _requests(statement: DdlStatement, table_of: TableLookup, settings: LockSett
         case Truncate(table=table, partition=partition):
             return [_truncate(table, partition, table_of(str(table)), settings)]
         case _:
-            return [_alter(statement, table_of(str(statement.table)), settings)]
+            return [_alter(statement, table_of(str(statement.table)), settings, as_there)]
 
 
 def _truncate(
@@ -226,11 +229,13 @@ def _truncate(
     ]  # fmt: skip
 
 
-def _alter(statement: alter.AlterStatement, facts: TableFacts, settings: LockSettings) -> Sequence[PlannedLock]:
+def _alter(
+    statement: alter.AlterStatement, facts: TableFacts, settings: LockSettings, as_there: bool
+) -> Sequence[PlannedLock]:
     table = statement.table
     match statement:
         case alter.RenamePartition(partition=old, new=new):
-            names = [_name(facts, old), _name(facts, new)]
+            names = [_name(facts, old, as_there), _name(facts, new)]
             return _on_partitions(Command.RENAME_PARTITION, table, names, facts, settings)
         case alter.DropPartitions(partitions=clauses):
             # Those that are compared and not named are known only when the catalog has been asked.
@@ -238,7 +243,7 @@ def _alter(statement: alter.AlterStatement, facts: TableFacts, settings: LockSet
             full = [c for c in exact if len(c) == len(facts.partition_columns)]
             if len(full) != len(clauses):
                 return _on_table(Command.DROP_PARTITION, table, facts, settings)
-            names = [_name(facts, tuple((column, value) for column, _, value in clause)) for clause in full]
+            names = [_name(facts, tuple((column, value) for column, _, value in clause), as_there) for clause in full]
             return _on_partitions(Command.DROP_PARTITION, table, names, facts, settings)
         case alter.Concatenate() if facts.is_transactional:
             return ()  # it asks for a compaction
@@ -247,7 +252,7 @@ def _alter(statement: alter.AlterStatement, facts: TableFacts, settings: LockSet
     command = _command(statement, facts)
     partition = getattr(statement, "partition", ())
     if partition and len(partition) == len(facts.partition_columns):
-        return _on_partitions(command, table, [_name(facts, partition)], facts, settings)
+        return _on_partitions(command, table, [_name(facts, partition, as_there)], facts, settings)
     return _on_table(command, table, facts, settings)
 
 
@@ -324,10 +329,10 @@ def _lock(
     return PlannedLock(component, f"{command.value}: {why}" if why else command.value)
 
 
-def _name(facts: TableFacts, given: alter.Partition) -> str:
+def _name(facts: TableFacts, given: alter.Partition, as_there: bool = False) -> str:
     """The catalog's name of a partition, in the order of the partition columns."""
-    values = dict(given)
-    return partition_name([(c.name, as_stored(c.type, values.get(c.name, ""))) for c in facts.partition_columns])
+    values = [(column, dict(given).get(column.name, "")) for column in facts.partition_columns]
+    return partition_name([(c.name, value if as_there else as_stored(c.type, value)) for c, value in values])
 
 
 def _on(flag: bool) -> str:

@@ -226,6 +226,16 @@ def test_a_value_means_the_partition_that_a_hive_called_otherwise(engine, client
     assert [one.resource.partition for one in client.compactions.show(database="w", table="h")] == ["h=01"]
     [explained] = engine.run("EXPLAIN LOCKS TRUNCATE TABLE w.h PARTITION (h=1)")
     assert not any("h=1" in str(row) for row in explained.rows.rows)
+    for altered in ("RENAME TO PARTITION (h=1)", "SET LOCATION 'file:/x'"):
+        [explained] = engine.run(f"EXPLAIN LOCKS ALTER TABLE w.h PARTITION (h=1) {altered}")
+        assert "w.h.h=01 -> EXCLUSIVE" in str(explained.rows.rows)
+    [explained] = engine.run("EXPLAIN LOCKS ALTER TABLE w.h DROP PARTITION (h=1), PARTITION (h='02')")
+    assert [found in str(explained.rows.rows) for found in ("h=01", "h=2", "h=02", "h=1 ")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     [emptied] = engine.run("TRUNCATE TABLE w.h PARTITION (h=1)")
     place = client.catalog.get_partition("w.h", "h=01").location
     assert [path_of(uri).parent for uri in emptied.directories] == [path_of(place)]

@@ -19,6 +19,7 @@ from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, L
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
 from airflow_hive_acid.metastore.locks.legacy.manager import LegacyLockManager
 from airflow_hive_acid.metastore.protocol import Patience
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS, SDS
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_LEGACY_LOCK
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.conftest import FakeSpark
@@ -180,6 +181,28 @@ def test_ddl_waits_for_whom_the_model_says(first, hold, client, statement, place
         hold.manager.unlock(shared)
     first.run(statement)
     assert [row.lock_id for row in hold.manager.show_locks()] == ([shared] if mode == S else [])
+
+
+def test_ddl_of_a_partition_that_another_program_called_otherwise_locks_all_that_it_may_be(first, client):
+    """``h=01``, as a Hive's MSCK REPAIR calls it: DROP PARTITION (h=1) locked ``h=1``, which nobody else locks."""
+    first.run(
+        "CREATE TABLE w.h (a INT) PARTITIONED BY (h INT) STORED AS ORC TBLPROPERTIES ('transactional'='false');"
+        "ALTER TABLE w.h ADD PARTITION (h=1) PARTITION (h=2)"
+    )
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(PARTITIONS).where(PARTITIONS.c.PART_NAME == "h=1").values(PART_NAME="h=01"))
+    for statement in ("TRUNCATE TABLE w.h PARTITION (h=1)", "ALTER TABLE w.h DROP PARTITION (h=1), PARTITION (h=2)"):
+        [explained] = first.run(f"EXPLAIN LOCKS {statement}")
+        assert ["w.h", "EXCLUSIVE"] in [str(row[0]).split(" -> ") for row in explained.rows.rows]
+
+
+def test_a_partition_in_another_format_than_its_table_can_be_altered_and_dropped(first, client):
+    """Its rows cannot be read here, and nothing of this reads them."""
+    with client.database.transaction() as connection:
+        theirs = SDS.c.SD_ID.in_(sa.select(PARTITIONS.c.SD_ID))
+        connection.execute(sa.update(SDS).where(theirs).values(INPUT_FORMAT="org.apache.hadoop.mapred.TextInputFormat"))
+    first.run("ALTER TABLE w.e TOUCH PARTITION (k='x'); ALTER TABLE w.e DROP PARTITION (k='x')")
+    assert [part.name for part in client.catalog.list_partitions("w.e")] == ["k=y"]
 
 
 def test_a_reader_of_all_partitions_meets_the_writer_of_one(first, hold):
