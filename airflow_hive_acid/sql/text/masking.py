@@ -13,7 +13,7 @@ _SENSITIVE = r"pass|pwd|secret|token|credential|private_?key|api_?key|access_?ke
 _STRING = r"r'[^']*'|r\"[^\"]*\"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\""
 _NAME = rf"(?:[\w.\-]{{0,100}}?(?:{_SENSITIVE})[\w.\-]{{0,100}})"
 _NAMED = re.compile(
-    rf"(?P<name>(?<![\w.\-])(?:'{_NAME}'|\"{_NAME}\"|`{_NAME}`|{_NAME}))(?P<between>\s{{0,20}}=?\s{{0,20}})(?P<value>{_STRING})",
+    rf"(?P<name>(?<![\w.\-])(?:r?'{_NAME}'|r?\"{_NAME}\"|`{_NAME}`|{_NAME}))(?P<between>\s{{0,20}}=?\s{{0,20}})(?P<value>{_STRING})",
     re.IGNORECASE | re.DOTALL,
 )
 _SET = re.compile(

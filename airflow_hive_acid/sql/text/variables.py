@@ -112,7 +112,7 @@ def _edited(text: str, masked: str, tokens: list[Token], known: Variables) -> It
         value = known.value(space, name) if space in _GIVEN else None
         if value is None and quote and space not in ("hivevar", "hiveconf", *_NOT_GIVEN):
             continue  # as in Hive: it may be meant
-        problem = _problem(space, name, value, quote)
+        problem = _problem(space, name, value, quote, is_raw=masked[token.start] in "rR")
         before, after = text[place.start() - 1 : place.start()], text[place.end() : place.end() + 1]
         if not quote and value and {before + value[0], value[-1] + after} & _COMMENTS:
             problem = f"with the value of {name} a comment would begin here; put a blank beside it"
@@ -124,8 +124,11 @@ def _edited(text: str, masked: str, tokens: list[Token], known: Variables) -> It
     yield text[position:end]
 
 
-def _problem(space: str | None, name: str, value: str | None, quote: str) -> str:
-    """Why a value cannot stand there; empty when it can."""
+def _problem(space: str | None, name: str, value: str | None, quote: str, *, is_raw: bool) -> str:
+    """Why a value cannot stand there; empty when it can.
+
+    :param quote: in which quotes, empty outside of any; ``is_raw``: in a text without escapes.
+    """
     if space not in _GIVEN:
         return f"${{{space}:…}} is not supported: a script does not see the environment of the process that runs it"
     if value is None:
@@ -133,8 +136,9 @@ def _problem(space: str | None, name: str, value: str | None, quote: str) -> str
         given = "" if space == "hiveconf" else f", variables={{'{name}': …}}, or hive-acid sql --hivevar {name}=…"
         return f"{space or 'hivevar'} {name} has no value; give it one: {how}{given}"
     if quote:
-        if quote in value or "\\" in value:
-            return f"the value of {name} holds a {quote} or a backslash, and would end the quotes that it stands in"
+        if quote in value or ("\\" in value and not is_raw):
+            what = quote if is_raw else f"{quote} or a backslash"
+            return f"the value of {name} holds a {what}, and would end the quotes that it stands in"
         return ""
     try:
         tokens = SourceText(value).tokens

@@ -29,6 +29,7 @@ def test_a_raw_text_is_hidden_too() -> None:
     hidden = "CREATE VIEW v USING jdbc OPTIONS (password '***', user R\"b\", secret '***', other r'kept')"
     assert hide_secrets(text) == hidden
     assert secrets_in(text) == {"a\\", "'"}
+    assert hide_secrets("(r'password' = 'x', R\"token\" r'y')") == "(r'password' = '***', R\"token\" '***')"
 
 
 @pytest.mark.parametrize("key", KEYS)

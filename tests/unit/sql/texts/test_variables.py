@@ -21,6 +21,12 @@ def test_a_variable_is_exchanged_in_names_numbers_and_quotes() -> None:
     assert exchanged(text, n="5", day="x1") == "SELECT 5 + 5 FROM t_x1 WHERE d = 'x1' -- ${hivevar:none}"
 
 
+def test_a_pattern_with_backslashes_stands_in_a_raw_text() -> None:
+    assert exchanged("SELECT a RLIKE r'^${v}$', 'r'", v=r"\d+\.") == r"SELECT a RLIKE r'^\d+\.$', 'r'"
+    with pytest.raises(SqlSyntaxError, match="holds a ', and would end the quotes"):
+        exchanged("SELECT r'${v}'", v=r"\d'")
+
+
 def test_what_is_set_above_counts_below() -> None:
     text = "SET hivevar:d='2026-01-01'; SET A.b = c; SELECT ${hivevar:d}, '${hiveconf:a.B}'; "
     text += "SET hivevar:d=${d}; SELECT ${d}"
