@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ from airflow_hive_acid.sql.model.statements import (
     Truncate,
     Update,
 )
-from airflow_hive_acid.sql.text.quoting import identifier
+from airflow_hive_acid.sql.text.quoting import identifier, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.statements import Statement
 
 _FORMAT = "parquet"
+_WITH_LENGTH = re.compile(r"(?:char|varchar)\(([0-9]+)\)")
 
 
 @dataclass(slots=True)
@@ -259,7 +261,7 @@ class TemporaryTables:
         names = [f"c{number}" for number in range(len(filled))]
         values = dict(zip(filled, names, strict=True))
         wanted = ", ".join(
-            f"CAST({values.get(column.name, 'NULL')} AS {column.type}) AS {identifier(column.name)}"
+            f"{_assigned(values.get(column.name, 'NULL'), column)} AS {identifier(column.name)}"
             for column in table.columns
         )
         query = f"SELECT {wanted} FROM ({plan.template.query}) AS q({', '.join(names)})"  # noqa: S608 - the user's query
@@ -327,3 +329,18 @@ class TemporaryTables:
     def _delete(self, place: str) -> None:
         if self._staging is not None:
             self._context.filesystem.delete(place, inside=self._staging)
+
+
+def _assigned(value: str, column: Column) -> str:
+    """A value as the column stores it. What is too long is refused, as by other tables: each query would fail later."""
+    found = _WITH_LENGTH.fullmatch(column.type)
+    if found is None:
+        return f"CAST({value} AS {column.type})"
+    text = f"CAST({value} AS STRING)"
+    before = quoted(f"[hive-acid BadRecordError] column {column.name} of the temporary table: the value '")
+    behind = quoted(
+        f"' is longer than {found[1]} characters; cut it, or CAST the column AS STRING in the query that makes the "
+        "table [end hive-acid]"
+    )
+    refused = f"raise_error(concat({before}, substring({text}, 1, 100), {behind}))"
+    return f"IF(length(rtrim({text})) > {found[1]}, {refused}, substring({text}, 1, {found[1]}))"

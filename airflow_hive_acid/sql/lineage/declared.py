@@ -3,7 +3,8 @@
 Spark computes with texts of any length. In ``CREATE TABLE … AS`` and in views Hive keeps the length of a column that
 nothing was made of, and in a UNION the larger of two (``FunctionRegistry.getCommonClassForUnionAll``). A CASE, IF or
 COALESCE has the type of its values if they have the same one, and is a STRING otherwise, also of ``char(5)`` and
-``char(9)`` (``getCommonClass``); NULL has no type. MAX, LAG and their like have that of their argument.
+``char(9)`` (``getCommonClass``); NULL has no type. MAX, LAG and their like have that of their argument. A LAG with a
+default of another type is a STRING here: a Hive cuts the default to the argument's length, Spark does not.
 """
 
 from __future__ import annotations

@@ -68,7 +68,10 @@ def choices_of(node: exp.Expr) -> list[exp.Expr] | None:
         case exp.Max() | exp.Min() if node.expressions:
             return None
         case exp.Max() | exp.Min() | exp.First() | exp.Last() | exp.FirstValue() | exp.LastValue():
-            found = [node.this]
+            of_distinct = isinstance(node.this, exp.Distinct) and len(node.this.expressions) == 1
+            found = [node.this.expressions[0] if of_distinct else node.this]
+        case exp.IgnoreNulls() | exp.RespectNulls():
+            return choices_of(node.this)
         case _:
             return None
     return [value for value in found if value is not None and not isinstance(value.unnest(), exp.Null)]

@@ -43,13 +43,18 @@ def test_a_table_of_a_query_has_the_lengths_of_its_columns(real_engine: Engine, 
         CREATE TABLE united AS SELECT c AS one, v FROM t UNION ALL SELECT k, v FROM t;
         CREATE VIEW seen AS SELECT c, v, k, id FROM t; CREATE TABLE of_view AS SELECT * FROM seen;
         CREATE TABLE liked LIKE copied;
-        CREATE TEMPORARY TABLE kept AS SELECT c, v, k FROM t;
+        CREATE TEMPORARY TABLE kept AS SELECT c, v, k, n FROM t;
+        INSERT INTO kept (c, v) SELECT 'blanks   ', 'blanks   ' WHERE false;
+        INSERT INTO kept (c, v) SELECT 'b        ', 'b        ';
+        CREATE TABLE of_nested AS SELECT n, v FROM kept WHERE c = 'b';
         CREATE TABLE of_kept AS SELECT kept.c, CASE WHEN t.id = 1 THEN kept.k END AS k, max(kept.v) AS v FROM kept
           JOIN t ON t.c = kept.c WHERE kept.c = 'ab' GROUP BY 1, 2""")
     assert types(client, "copied") == types(client, "liked") == ["int", "char(5)", "varchar(7)", NESTED, "char(3)"]
     assert types(client, "parquet") == ["char(5)", "varchar(7)", "char(3)"]
     assert types(client, "of_kept") == ["char(5)", "char(3)", "varchar(7)"]
     assert rows(engine, "SELECT * FROM of_kept") == [["ab   ", "p  ", "vw"]]
+    assert types(client, "of_nested") == [NESTED, "varchar(7)"]
+    assert rows(engine, "SELECT v FROM of_nested") == [["b      "]]
     assert types(client, "mixed") == ["string", "string", "string"]
     assert types(client, "united") == ["char(5)", "varchar(7)"]
     assert types(client, "seen") == types(client, "of_view") == ["char(5)", "varchar(7)", "char(3)", "int"]

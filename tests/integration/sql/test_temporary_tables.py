@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
+    BadRecordError,
     HiveAcidError,
     InvalidArgumentsError,
     NoSuchObjectError,
@@ -97,6 +98,7 @@ REFUSED = {
     "INSERT INTO m SELECT 1, 2": InvalidArgumentsError,
     "INSERT INTO m (nothing) SELECT 1": InvalidArgumentsError,
     "INSERT INTO m SELECT 'no number'": HiveAcidError,
+    "CREATE TEMPORARY TABLE n (c CHAR(2), v VARCHAR(2)); INSERT INTO n VALUES ('a ', 'a'), ('', 'abc')": BadRecordError,
 }
 
 

@@ -72,6 +72,11 @@ def types(query: str) -> list[str | None]:
             "SELECT first_value(c) OVER (ORDER BY id), lag(v, 1, 'none') OVER w, lead(v) OVER w FROM t WINDOW w AS ()",
             ["char(5)", None, "varchar(7)"],
         ),
+        (
+            "SELECT last_value(c, true) OVER w, first_value(v) IGNORE NULLS OVER w, max(DISTINCT c), lag(NULL) OVER w "
+            "FROM t WINDOW w AS ()",
+            ["char(5)", "varchar(7)", "char(5)", None],
+        ),
         ("SELECT a, b, nvl(b, a) FROM kept", ["char(4)", None, None]),
         ("SELECT carrier FROM src", [None]),
         ("SELECT e FROM t LATERAL VIEW explode(n.b) w AS e", [None]),
