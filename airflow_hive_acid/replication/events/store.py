@@ -67,6 +67,7 @@ class EventStore:
         self._size = segment_events
         self._cached: tuple[Segment, list[LoggedEvent]] | None = None
         self._made = False
+        self._begins_after = 0
 
     # --- reading (EventSource) ---
 
@@ -87,17 +88,17 @@ class EventStore:
         return found[:limit]
 
     def current_event_id(self) -> int:
-        """Id of the last event in the store, 0 when it never had one."""
+        """Id of the last event in the store; of an empty one, of the event behind which the last copy was to begin."""
         segments = self._chain()
         if not segments:
-            return 0
+            return self._begins_after
         events = self._events(segments[-1], last=True)
         return events[-1].event_id if events else segments[-1].first - 1
 
     def first_event_id(self) -> int:
-        """Id of the oldest event in the store; of an empty one, 1."""
+        """Id of the oldest event in the store; of an empty one, of the first that it is to have."""
         segments = self._chain()
-        return segments[0].first if segments else 1
+        return segments[0].first if segments else self._begins_after + 1
 
     # --- writing ---
 
@@ -136,11 +137,13 @@ class EventStore:
         :raises ReplicationGapError: when the source has purged events that the store does not have.
         """
         self.repair()
+        self._begins_after = 0
         position = self.current_event_id()
         if position:
             self._require_same(source, position)
         else:
-            position = source.first_event_id() - 1 if after is None else after
+            # Noted: where there is no news yet, the store is as far as its source, and knows of nothing before.
+            position = self._begins_after = source.first_event_id() - 1 if after is None else after
         goal = source.current_event_id() if upto is None else upto
         copied = 0
         while position < goal:

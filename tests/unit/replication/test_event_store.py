@@ -124,6 +124,18 @@ def test_an_empty_store_is_a_source_without_events(root: str) -> None:
     assert (empty.readers(), empty.repair(), empty.purge(10**12)) == ({}, None, 0)
 
 
+def test_a_store_into_which_nothing_was_copied_is_as_far_as_its_source(root: str) -> None:
+    log = Log(5)
+    log.first = 6
+    empty = store(root)
+    for after in (None, 5, 3):
+        assert empty.copy_from(log, after=after, upto=None if after is None else after) == 0
+        assert empty.first_event_id() - 1 == empty.current_event_id() == (5 if after is None else after)
+    log.all += [event(6)]
+    assert empty.copy_from(log) == 1
+    assert (empty.first_event_id(), empty.current_event_id()) == (6, 6)
+
+
 def test_events_come_back_as_they_were_from_any_position(root: str) -> None:
     made = store(root)
     made.append(events(1, 3))

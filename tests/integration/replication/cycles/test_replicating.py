@@ -151,6 +151,27 @@ def test_events_are_kept_longer_in_a_store(world: World, primary: Site, replica:
     assert replica.filesystem.list_files(root)
 
 
+@pytest.mark.parametrize("purged", [False, True])
+def test_a_store_that_is_named_while_there_is_no_news_begins_where_the_policy_is(
+    world: World, primary: Site, replica: Site, *, purged: bool
+) -> None:
+    """It has no event until the next one comes, and is as far as the source all the same."""
+    world.write()
+    stored = policy({**DOCUMENT, "event_store": f"{replica.client.catalog.warehouse()}/_events"})
+    if purged:  # the first copy finds an empty store and an empty log
+        with primary.client.database.transaction() as connection:
+            connection.execute(sa.delete(NOTIFICATION_LOG))
+    else:
+        cycle(primary, replica)
+        for again in (False, True):
+            report = cycle(primary, replica, stored, again=again)
+            assert (report.files, [note for note in report.notes if "anew" in note]) == (0, [])
+    assert cycle(primary, replica, stored).position == primary.client.notifications.current_event_id()
+    world.write()
+    cycle(primary, replica, stored)
+    Watch(world, replica).look(must_be_current=True)
+
+
 def test_a_table_is_copied_anew_only_by_name_and_with_a_first_copy(world: World, primary: Site, replica: Site) -> None:
     plain_table(primary, "sales.lines", a="one\n")
     world.write()
