@@ -278,6 +278,8 @@ class _Cycle:
         goes_on = state.phase is Phase.BOOTSTRAP and state.target is not None and not again and not anew
         target = state.target if goes_on and state.target is not None else current
         self.report.begins_anew = anew
+        if not goes_on:
+            self.report.seen = None  # also when nobody knows the event there: that of another log would stop each cycle
         self._change(None if goes_on else mark_of(parts.events, target), phase=Phase.BOOTSTRAP, target=target,
                      position=None)  # fmt: skip
         self.report.first, self.report.position = True, None

@@ -431,6 +431,13 @@ def test_a_purged_log_stops_the_policy_and_only_a_person_makes_it_copy_again(rep
     assert set(replication.at.states) == {B, TableName("sales", "c")}
 
 
+def go_back(replication: Replication, event_id: int) -> None:
+    """Let the source's log end with an event, as that of a backup does."""
+    with replication.primary.client.database.transaction() as connection:
+        connection.execute(sa.delete(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.EVENT_ID > event_id))
+        connection.execute(sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=event_id + 1))
+
+
 @pytest.mark.parametrize("more", [0, 1, 6], ids=["behind", "as_far", "beyond"])
 def test_a_restored_source_stops_the_policy_and_a_first_copy_counts_nothing_that_is_there(
     replication: Replication, more: int
@@ -442,18 +449,15 @@ def test_a_restored_source_stops_the_policy_and_a_first_copy_counts_nothing_that
     replication.plain("b")
     position = replication.cycle().position
     assert position == restored + 1
-    log = NOTIFICATION_LOG.c
-    with replication.primary.client.database.transaction() as connection:
-        connection.execute(sa.delete(NOTIFICATION_LOG).where(log.EVENT_ID > restored))
-        connection.execute(sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=restored + 1))
+    go_back(replication, restored)
     replication.primary.client.catalog.drop_table("sales.b")
     replication.plain("c")
     for number in range(more):
         replication.plain(f"d{number}")
+    if not more:
+        go_back(replication, restored)
+    log = NOTIFICATION_LOG.c
     with replication.primary.client.database.transaction() as connection:
-        if not more:
-            connection.execute(sa.delete(NOTIFICATION_LOG).where(log.EVENT_ID > restored))
-            connection.execute(sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=restored + 1))
         connection.execute(
             sa.update(NOTIFICATION_LOG).where(log.EVENT_ID > restored).values(EVENT_TIME=log.EVENT_TIME + 60)
         )
@@ -477,6 +481,24 @@ def test_a_restored_source_stops_the_policy_and_a_first_copy_counts_nothing_that
     assert (report.position, report.begins_anew) == (replication.current, False)
     replication.plain("e")
     assert replication.cycle().tables == ["sales.e"]
+
+
+def test_a_first_copy_of_a_restored_source_whose_last_event_was_purged_ends_it(replication: Replication) -> None:
+    """Nobody knows the time of the event at the position then, and that of the other log is no help."""
+    replication.plain("a")
+    restored = replication.current
+    replication.cycle()
+    replication.plain("b")
+    replication.cycle()
+    go_back(replication, restored)
+    with replication.primary.client.database.transaction() as connection:
+        connection.execute(sa.delete(NOTIFICATION_LOG))
+    with pytest.raises(ReplicationGapError, match="restored from a backup"):
+        replication.cycle()
+    assert replication.cycle(again=True).position == restored
+    assert replication.cycle().tables == []
+    replication.plain("c")
+    assert replication.cycle().tables == ["sales.c"]
 
 
 def test_a_policy_without_leave_to_bootstrap_waits_for_a_person(replication: Replication) -> None:
