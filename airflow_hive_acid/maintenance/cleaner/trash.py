@@ -31,7 +31,7 @@ from airflow_hive_acid.format.bucketing import BUCKETING_VERSION
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.maintenance.cleaner.pins import names_read
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
-from airflow_hive_acid.maintenance.warehouse.ddl_work import NO_TABLE
+from airflow_hive_acid.maintenance.warehouse.ddl_work import NO_TABLE, parent_of
 from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.maintenance.warehouse.storage import writer_properties
@@ -238,7 +238,7 @@ class Restored:
 
 
 def restore_into(client: MetastoreClient, filesystem: Filesystem, batch: str, location: str) -> Restored:
-    """Move a batch out of the trash into a directory of its own.
+    """Move a batch out of the trash into a directory of its own, by one rename.
 
     :param location: URI of a directory that does not exist yet, away from every table.
     :raises InvalidArgumentsError: when it exists, belongs to a table, or lies on another filesystem.
@@ -254,8 +254,10 @@ def restore_into(client: MetastoreClient, filesystem: Filesystem, batch: str, lo
         raise InvalidArgumentsError(f"{location} lies in the trash; name a directory outside of {items[0].root}")
     if filesystem.exists(location):
         raise InvalidArgumentsError(f"{location} exists already; name a directory that does not")
-    filesystem.make_directory(location)
-    return Restored(location, _move_back(client, filesystem, items, location), lacking=_names(lacks))
+    filesystem.make_directory(parent_of(location))
+    filesystem.rename_directory(_home(items[0]), location.rstrip("/"))
+    client.trash.forget(item.id for item in items)
+    return Restored(location, _names(items), lacking=_names(lacks))
 
 
 def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str, name: str) -> Restored:
@@ -297,12 +299,15 @@ def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str
         client.trash.forget_in(connection, (item.id for item in items))
         return made
 
-    moves = [(_home(items[0]), location)]
+    home = _home(items[0])
+    moved = paths.join(location, str(paths.relative_to(home, items[0].path)))
     files = WarehouseFiles(client, filesystem)
     with (
         ddl_transaction(client, [database_lock(key.database, LockType.SHARED_READ)], agent_info=_AGENT) as ddl,
-        files.moving(ddl.txn_id, TableName(key.database, NO_TABLE), moves),
+        files.moving(ddl.txn_id, TableName(key.database, NO_TABLE), [(home, location)]),
     ):
+        if not filesystem.exists(moved):
+            raise _nothing_of(batch)  # somebody has taken it out since it was looked for
         made = ddl.commit(make)
     places.created(made.db, made.location)
     return Restored(made.location, _names(items), made.qualified_name)
@@ -347,6 +352,14 @@ def _no_such(batch: str) -> NoSuchObjectError:
     return NoSuchObjectError(f"there is no batch {batch} in the trash; 'hive-acid cleaning trash' lists what is")
 
 
+def _nothing_of(batch: str) -> NoSuchObjectError:
+    return NoSuchObjectError(
+        f"of batch {batch} nothing is in the trash: it is being taken out, somebody has removed it, or the trash is "
+        "not mounted here. If an undo --table of it was killed, it comes back when that txn has timed out and the "
+        "reaper comes by (hive-acid maintenance reaper --once)"
+    )
+
+
 def _require(client: MetastoreClient, filesystem: Filesystem, batch: str) -> tuple[list[Trashed], list[Trashed]]:
     """What is there of a batch, and what it lacks.
 
@@ -356,32 +369,15 @@ def _require(client: MetastoreClient, filesystem: Filesystem, batch: str) -> tup
     noted = client.trash.batch(batch)
     there = in_trash(filesystem, noted)
     items = [item for item in noted if item.path in there]
-    if not items:
+    if not noted:
         raise _no_such(batch)
+    if not items:
+        raise _nothing_of(batch)
     return items, [item for item in noted if item.path not in there]
 
 
 def _names(items: Iterable[Trashed]) -> tuple[str, ...]:
     return tuple(item.path.rpartition("/")[2] for item in items)
-
-
-def _move_back(
-    client: MetastoreClient, filesystem: Filesystem, items: Sequence[Trashed], location: str
-) -> tuple[str, ...]:
-    """Move items below a directory; all of them or none."""
-    done: list[tuple[str, str]] = []
-    try:
-        for item in items:
-            target = paths.join(location, paths.relative_to(_home(item), item.path) or "")
-            filesystem.make_directory(target.rpartition("/")[0])
-            filesystem.rename(item.path, target)
-            done.append((item.path, target))
-    except (HiveAcidError, OSError):
-        for path, target in reversed(done):
-            filesystem.rename(target, path)
-        raise
-    client.trash.forget(item.id for item in items)
-    return _names(items)
 
 
 def _home(item: Trashed) -> str:

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.rule("R13"), pytest.mark.backends("sqlite")]
 
 
+class Killed(BaseException):
+    """As if the process had been killed."""
+
+
 @pytest.fixture
 def bin(warehouse: str) -> str:
     return f"{warehouse}.trash"
@@ -383,10 +387,6 @@ def test_an_undo_that_is_killed_half_way_can_be_repeated(
     t3  the same undo again
     """
     before = lines(client, table)
-
-    class Killed(BaseException):
-        pass
-
     with monkeypatch.context() as patch:
         patch.setattr(type(fs), "rename_directory", breaking_at_the_second(type(fs).rename_directory, Killed()))
         patch.setattr(WarehouseFiles, "_give_up", lambda *_: None)
@@ -399,6 +399,49 @@ def test_an_undo_that_is_killed_half_way_can_be_repeated(
     restore_as_table(client, fs, trashed, "default.rescued")
     assert lines(client, type(table)(client, fs, "default.rescued", False)) == before
     assert client.show_locks() == []
+
+
+def test_an_undo_makes_no_table_of_what_another_one_has_taken_out(
+    client: MetastoreClient, fs: Filesystem, trashed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  A has looked what there is of the batch
+    t2            B moves it, and is killed
+    t3  A finds nothing to move: what the trash knows of the batch must stay, as it comes back
+    """
+    place = client.trash.batch(trashed)[0].path.rpartition("/")[0]
+    moving = WarehouseFiles.moving
+
+    def too_late(*arguments: Any, **how: Any) -> Any:
+        fs.rename_directory(place, f"{place}.b")
+        return moving(*arguments, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WarehouseFiles, "moving", too_late)
+        with pytest.raises(NoSuchObjectError, match="it is being taken out"):
+            restore_as_table(client, fs, trashed, "default.rescued")
+    with pytest.raises(NoSuchObjectError, match="comes back when that txn has timed out"):
+        restore_as_table(client, fs, trashed, "default.rescued")
+    assert "rescued" not in client.catalog.list_tables()
+    fs.rename_directory(f"{place}.b", place)
+    assert len(restore_as_table(client, fs, trashed, "default.rescued").names) == 2
+
+
+def test_an_undo_into_a_directory_moves_the_batch_as_a_whole(
+    client: MetastoreClient, fs: Filesystem, trashed: str, bin: str, warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was killed half way left two halves in two places, of which neither was the batch."""
+    target = f"{warehouse.rpartition('/')[0]}/rescue"
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fs), "rename_directory", breaking_at_the_second(type(fs).rename_directory, Killed()))
+        patch.setattr(type(client.trash), "forget", killed)
+        with pytest.raises(Killed):
+            restore_into(client, fs, trashed, target)
+    assert (len(below(fs, target)), len(below(fs, bin))) == (2, 2)
 
 
 @pytest.mark.parametrize("properties", [{"auto.purge": "true"}, {"AUTO.PURGE": "TRUE"}])
