@@ -106,7 +106,7 @@ class PartitionStatements:
                     location=target,
                 )
                 whole = self._tables.whole(connection, old)
-                rename_partition_rows(connection, found, old, new)
+                rename_partition_rows(connection, found, old, new, self._client.database.features(connection))
                 # As in Hive; a mirror knows by it that other rows bear the name (format.mirrors.made_since).
                 rows.advance_write_id(connection, found, write_id, old.id)
                 self._catalog.events.partition_altered(connection, whole, write_id=write_id)

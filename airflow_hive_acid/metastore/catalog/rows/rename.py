@@ -77,7 +77,7 @@ def rename_table_rows(
         tables.append(_HISTORY)
     if features.decisions:  # our tables' version 5
         tables += _OURS
-        _move_trashed(connection, old, table.location, location)
+        _move_trashed(connection, table, None, table.location, location)
     for target, database, name in tables:
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
         connection.execute(of_table.values({database: new.database, name: new.name}))
@@ -87,7 +87,9 @@ def rename_table_rows(
         rename_jobs(connection, new.__class__(*old), new)
 
 
-def rename_partition_rows(connection: Connection, table: Table, partition: Partition, new: Partition) -> None:
+def rename_partition_rows(
+    connection: Connection, table: Table, partition: Partition, new: Partition, features: Features
+) -> None:  # fmt: skip
     """Give a partition other values, and perhaps another directory."""
     of_partition = PARTITIONS.c.PART_ID == partition.id
     connection.execute(update(PARTITIONS).where(of_partition).values(PART_NAME=new.name))
@@ -98,6 +100,11 @@ def rename_partition_rows(connection: Connection, table: Table, partition: Parti
     storage = select(PARTITIONS.c.SD_ID).where(of_partition)
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(storage)).values(LOCATION=new.location))
     _move_dropped(connection, table, partition.name, partition.location, new.location)
+    if features.decisions:
+        _move_trashed(connection, table, partition.name, partition.location, new.location)
+        trash = HIVE_ACID_TRASH.c
+        of_old = trash.HTR_DATABASE == table.db, trash.HTR_TABLE == table.name, trash.HTR_PARTITION == partition.name
+        connection.execute(update(HIVE_ACID_TRASH).where(*of_old).values(HTR_PARTITION=new.name))
     for target, database, name, part in _BY_PARTITION:
         for old_name, new_name in _respelled(connection, target, table, partition.name, new.name):
             of_old = target.c[database] == table.db, target.c[name] == table.name, target.c[part] == old_name
@@ -133,14 +140,18 @@ def _move_locations(connection: Connection, table: Table, location: str) -> None
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(of_partitions)).values(LOCATION=rewritten))
 
 
-def _move_trashed(connection: Connection, table: tuple[str, str], old: str, new: str) -> None:
+def _move_trashed(connection: Connection, table: Table, partition: str | None, old: str, new: str) -> None:
     """Let the trash know where something lies that belongs to a batch and is not moved there yet: it joins the batch
     from its new place, or of two batches neither would be whole."""
+    if old == new:
+        return
     trash = HIVE_ACID_TRASH.c
-    of_table = trash.HTR_DATABASE == table[0], trash.HTR_TABLE == table[1]
+    of_object = [trash.HTR_DATABASE == table.db, trash.HTR_TABLE == table.name]
+    if partition is not None:
+        of_object.append(trash.HTR_PARTITION == partition)
     inside = trash.HTR_SOURCE.startswith(f"{old}/", autoescape=True)
     moved = literal(new, String) + func.substr(trash.HTR_SOURCE, len(old) + 1)
-    connection.execute(update(HIVE_ACID_TRASH).where(*of_table, inside).values(HTR_SOURCE=moved))
+    connection.execute(update(HIVE_ACID_TRASH).where(*of_object, inside).values(HTR_SOURCE=moved))
 
 
 def _move_dropped(connection: Connection, table: Table, partition: str | None, old: str, new: str) -> None:

@@ -552,6 +552,28 @@ def test_what_a_clean_up_moves_after_a_failure_joins_what_it_had_moved(
     assert len(lines(client, type(compacted)(client, fs, "default.rescued", False))) == 4
 
 
+def test_the_rest_of_a_clean_up_that_failed_joins_its_batch_when_the_partition_was_renamed(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], compact_lines: RunJob,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """And no other partition has anything to do with it that bears the name since."""
+    table = make_table("default.p", "k")
+    for partition in ("k=a", "k=a", "k=ab"):
+        table.insert(partition=partition)
+    client.compactions.enqueue("default.p", "k=a")
+    run_worker(client, fs, compact_lines, "w")
+    pass_time(client)
+    with no_space_for_the_second(fs, monkeypatch):
+        assert run_cleaner(client, fs)[0].kind is Kind.ERROR
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
+    client.catalog.rename_partition("default.p", "k=a", {"k": "c"}, files=WarehouseFiles(client, fs))
+    assert len(clean(client, fs).trashed) == 1
+    (batch,) = {item.batch for item in client.trash.show()}
+    assert {item.resource.partition for item in client.trash.show()} == {"k=c"}
+    assert {item.source.rpartition("/")[0] for item in client.trash.show()} == {table.place("k=c")}
+    assert len(restore_as_table(client, fs, batch, "default.rescued").names) == 2
+
+
 def test_the_commands_list_undo_and_purge(
     client: MetastoreClient, table: Any, trashed: str, metastore_url: str, fs: Filesystem, bin: str
 ) -> None:
