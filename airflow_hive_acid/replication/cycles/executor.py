@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE
 from airflow_hive_acid.metastore.database import AbortReason, chunks
 from airflow_hive_acid.metastore.names import TableName, is_table_name, table_name
 from airflow_hive_acid.metastore.replica import mark_target, open_mapped_txns, sync_txns, unmap
@@ -19,7 +20,7 @@ from airflow_hive_acid.metastore.txns import abort_rows, aborted
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.runner import Applied
 from airflow_hive_acid.replication.cycles.unfinished_txns import agent_of, end_earlier
-from airflow_hive_acid.replication.dumps.drops import drop_partitions, drop_table, kept_drops
+from airflow_hive_acid.replication.dumps.drops import drop_partitions, drop_table, files_go, kept_drops
 from airflow_hive_acid.replication.dumps.empty_objects import import_empty, open_exports
 from airflow_hive_acid.replication.dumps.exports import MATERIALIZED_VIEW, export_metadata, open_export
 from airflow_hive_acid.replication.dumps.import_plan import Asked
@@ -181,10 +182,14 @@ class SiteExecutor:
 
     def copy_table(self, table: TableName, event_id: int) -> list[Applied]:
         """The whole table, straight from its files."""
-        if table in self.anew or self._all_anew:
-            # Whatever its state is: it was asked for by name, or the state is of other events.
-            drop_table(self.target, str(self.policy.target(table)), sys.maxsize)
-        return [self._bring(table, self.policy.target(table), (), event_id)]
+        # Whatever its state is: it was asked for by name, or the state is of other events.
+        anew, target = table in self.anew or self._all_anew, str(self.policy.target(table))
+        if anew and not _takes_over(
+            self.source.client.catalog.find_tables([str(table)]).get(str(table)),
+            self.target.client.catalog.find_tables([target]).get(target),
+        ):
+            drop_table(self.target, target, sys.maxsize)
+        return [self._bring(table, self.policy.target(table), (), event_id, anew=anew)]
 
     def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
         """What came by this policy and is not at the source any more, or is not the policy's any more."""
@@ -310,18 +315,20 @@ class SiteExecutor:
         catalog.drop_database(database, if_exists=True)
         return [*done, Applied(None, f"dropped database {database}")]
 
-    def _bring(self, table: TableName, target: TableName, partitions: tuple[str, ...], event_id: int) -> Applied:
+    def _bring(
+        self, table: TableName, target: TableName, partitions: tuple[str, ...], event_id: int, *, anew: bool = False
+    ) -> Applied:
         """Export and import with data, unless the destination has it, or an ACID table's sync will bring it."""
         there = self.source.client.catalog.find_tables([str(table)]).get(str(table))
         if there is not None and there.is_transactional:
             return Applied(table, "an ACID table by now; its sync brings it", done=False)
         if not partitions:
             here = self.target.client.catalog.find_tables([str(target)]).get(str(target))
-            if table not in self.anew and _is_as_new(here, event_id):
+            if not anew and table not in self.anew and _is_as_new(here, event_id):
                 return Applied(table, f"its state is not older than event {event_id}", done=False)
         self.require_databases([table])
         with open_export(self.source, str(table), partitions or None, event_id=str(event_id)) as dump:
-            result = import_dump(self.target, dump, self.source.filesystem, Asked(table=target))
+            result = import_dump(self.target, dump, self.source.filesystem, Asked(table=target, anew=anew))
         return _imported(table, result)
 
     def _bring_data(self, groups: Sequence[Sequence[Transfer]]) -> list[Applied]:
@@ -404,6 +411,15 @@ def _odd(task: ReplicationTask, command: object) -> InvalidArgumentsError:
         f"the task of events {list(task.event_ids)} has {command!r} without what belongs to it; its factory must make "
         "an export for each import, with the same event id, and leave syncs alone"
     )
+
+
+def _takes_over(source: Table | None, here: Table | None) -> bool:
+    """Whether the copy of an external table takes the place of what is there: a drop would leave its files, which would
+    be in the way."""
+    if source is None or here is None or files_go(here) or not (source.type == here.type == EXTERNAL_TABLE):
+        return False
+    keys = [[(column.name, column.type) for column in table.partition_columns] for table in (source, here)]
+    return keys[0] == keys[1]
 
 
 def _is_as_new(table: Table | None, event_id: int) -> bool:

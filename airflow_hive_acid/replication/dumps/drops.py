@@ -90,7 +90,7 @@ def drop_table(
         site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=site.agent_info(f"drop {name} for replication")
     ) as ddl:
         fence_dead_jobs_of(site, name)  # R4: under an exclusive lock none is alive
-        going = going_with(site, name) if _files_go(found) else ()
+        going = going_with(site, name) if files_go(found) else ()
         place = found.storage.location if found.storage.location in going else None
 
         def change(connection: Connection) -> tuple[tuple[str, ...], str | None]:
@@ -147,7 +147,7 @@ def drop_partitions(
     agent = site.agent_info(f"drop partitions of {name} for replication")
     with ddl_transaction(site.client, locks, agent_info=agent) as ddl:
         fence_dead_jobs_of(site, name)
-        shared = _shared_partitions(site, name, [s.name for s in doomed]) if _files_go(found) else {}
+        shared = _shared_partitions(site, name, [s.name for s in doomed]) if files_go(found) else {}
 
         def result_of(gone: Sequence[WholePartition], stayed: Sequence[tuple[str, str]]) -> DropResult:
             went = tuple(stored.name for stored in gone)
@@ -176,7 +176,7 @@ def drop_partitions(
         going = {
             f"{name}/{stored.name}": place
             for stored in doomed
-            if _files_go(found) and (place := stored.storage.location) and place not in shared
+            if files_go(found) and (place := stored.storage.location) and place not in shared
         }
         with _marked(site, going, event_id) as gone:
             result = ddl.commit(change)
@@ -277,7 +277,8 @@ def _judge_partitions(
     return going, tuple(kept)
 
 
-def _files_go(table: Table) -> bool:
+def files_go(table: Table) -> bool:
+    """Whether a drop of a table deletes its files."""
     purge = {key.lower(): value for key, value in table.properties.items()}.get("external.table.purge", "")
     return is_transactional(table.properties) or table.type == MANAGED_TABLE or purge.lower() == "true"
 

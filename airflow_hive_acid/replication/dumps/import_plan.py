@@ -54,6 +54,7 @@ class Asked:
     :param external_root: directory below which external tables of replication lie, each with the path that it has at
         the source; None for the default of their database.
     :param dump_uri: where the dump lies, for an external table that takes it as its own.
+    :param anew: whatever state is there: it is of other events than the dump's.
     """
 
     table: TableName | None = None
@@ -62,6 +63,7 @@ class Asked:
     location: str | None = None
     external_root: str | None = None
     dump_uri: str | None = None
+    anew: bool = False
 
 
 def target_of(dump: Dump, asked: Asked) -> TableName | None:
@@ -199,7 +201,7 @@ def _plan_replication(
 ) -> ImportPlan:
     state = _state(dump)
     source, before = _source(dump), existing.table
-    verdict = may_import(_held(before, str(plan.name)), state)
+    verdict = may_import(_held(before, str(plan.name), anew=asked.anew), state)
     if before is not None and is_transactional(before.properties):
         if not verdict.accepted:
             return replace(plan, reason=verdict.reason)
@@ -220,7 +222,7 @@ def _plan_replication(
     known = existing.partitions or {}
     for part in chosen:
         stored = known.get(part.name)
-        held = _held(stored, part.name)
+        held = _held(stored, part.name, anew=asked.anew)
         accepted = may_import(held, state)
         if not accepted.accepted:
             unchanged.append((part.name, accepted.reason))
@@ -233,7 +235,7 @@ def _plan_replication(
         there = {part.name for part in dump.partitions}
         dropped = [
             stored for part, stored in sorted(known.items())
-            if part not in there and may_drop(_held(stored, part), state).accepted
+            if part not in there and (asked.anew or may_drop(_held(stored, part), state).accepted)
         ]  # fmt: skip
     reason = verdict.reason if dump.whole_table or before is None else "partitions"
     return replace(
@@ -276,7 +278,7 @@ def _plan_plain(
 
 def _after_data(dump: Dump, plan: ImportPlan, before: Table | None, asked: Asked, now: int) -> Table:
     """The table of an import with data."""
-    held = _held(before, str(plan.name))
+    held = _held(before, str(plan.name), anew=asked.anew)
     if before is not None and held.metadata_id is not None and held.metadata_id >= _state(dump):
         # Its metadata is newer already, and never goes back.
         parameters = {**before.properties, STATE_ID: str(dump.state_id)}
@@ -487,7 +489,9 @@ def _location(asked: Asked, before: Table | None, database: Database, source: Ta
     return database.home_of(name.name, managed=is_transactional(source.properties))
 
 
-def _held(found: Table | WholePartition | None, name: str) -> ObjectState:
+def _held(found: Table | WholePartition | None, name: str, *, anew: bool = False) -> ObjectState:
+    if anew:
+        return ObjectState(found is not None)
     return ObjectState.of(None if found is None else found.properties, name)
 
 

@@ -53,7 +53,10 @@ def write(site: Site, location: str, **files: str) -> None:
 
 
 def lines(site: Site, name: str) -> dict[str, str]:
-    location = site.client.catalog.get_table(name).location
+    return contents(site, site.client.catalog.get_table(name).location)
+
+
+def contents(site: Site, location: str) -> dict[str, str]:
     return {f.name: site.filesystem.read_text(f.path) for f in site.filesystem.list_files(location) if not f.is_dir}
 
 
@@ -188,6 +191,37 @@ def test_a_table_is_copied_anew_only_by_name_and_with_a_first_copy(world: World,
     Watch(world, replica).look(must_be_current=True)
     assert sorted(report.tables) == ["sales.lines", "sales.plain"]
     assert PolicyRecord(replica.client.database, "sales").read() is not None
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_an_external_table_whose_files_stay_at_a_drop_is_copied_anew_in_its_place(
+    primary: Site, replica: Site, *, partitioned: bool
+) -> None:
+    """Its files would be in the way of the copy, and of those that follow: each would begin with the first table."""
+    for site in (primary, replica):
+        site.client.catalog.create_database("sales")
+    keys = (Column("day", "string"),) if partitioned else ()
+    definition = TableDefinition("sales", "ext", (Column("line", "string"),), keys, external=True, stored_as="text")
+    place = primary.client.catalog.create_table(definition).location
+    days = ("day=1", "day=2") if partitioned else ("",)
+    for day in days:
+        primary.filesystem.make_directory(f"{place}/{day}".rstrip("/"))
+        write(primary, f"{place}/{day}".rstrip("/"), a="one\n")
+    if partitioned:
+        primary.client.catalog.add_partitions("sales.ext", days)
+    cycle(primary, replica)
+    catalog = replica.client.catalog
+    before = catalog.get_table("sales.ext")
+    where = f"{before.location}/{days[0]}".rstrip("/")
+    write(replica, where, a="two\n", stray="what somebody wrote here\n")
+    if partitioned:
+        primary.client.catalog.drop_partition("sales.ext", "day=2")
+    cycle(primary, replica, again=True, anew=["sales.ext"])
+    after = catalog.get_table("sales.ext")
+    assert (after.id, after.location, after.type) == (before.id, before.location, "EXTERNAL_TABLE")
+    assert contents(replica, where) == {"a": "one\n"}
+    if partitioned:
+        assert [p.name for p in catalog.list_partitions("sales.ext")] == ["day=1"]
 
 
 def backed_up(database: Path, warehouse: Path) -> Callable[[], None]:
