@@ -48,6 +48,8 @@ class MetastoreWaitTrigger(BaseTrigger):
 
     #: Looks in a row that may fail for a passing reason before the wait ends with an error.
     tolerated_failures: ClassVar[int] = 10
+    #: Whether the task was found to have succeeded: what was granted to it may be in use by others.
+    _has_succeeded = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -152,8 +154,9 @@ class MetastoreWaitTrigger(BaseTrigger):
         except Exception as error:  # noqa: BLE001 - R17: whatever it is, nobody knows; what nobody keeps alive times out
             self.log.warning("Whether the task was ended is unknown, and nothing is given up: %s", error)
             return True
-        states = told.get(instance.run_id, {})
-        return any(str(state) in _GOES_ON for state in states.values())
+        states = {str(state) for state in told.get(instance.run_id, {}).values()}
+        self._has_succeeded = "success" in states
+        return not states.isdisjoint(_GOES_ON)
 
 
 def failed(error: Exception) -> TriggerEvent:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.leases import HiveLease, Lease, WaitingGrab
+    from airflow_hive_acid.metastore.leases import HiveLease, WaitingGrab
 
 #: A place in the queue is kept by looking; the metastore gives it up after 30 seconds without a look.
 LONGEST_INTERVAL = 10.0
@@ -58,7 +58,6 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
         self.ticket = ticket
         self.until = until
         self._grab: WaitingGrab | None = None
-        self._granted: Lease | None = None
         self._looking = threading.Lock()
         self._killed = False
 
@@ -68,20 +67,12 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
             return None if self._killed else self._look(client)
 
     def _look(self, client: MetastoreClient) -> dict[str, Any] | None:
-        from airflow_hive_acid.hooks.leases import open_secret, seal_lease
+        from airflow_hive_acid.hooks.leases import seal_lease
 
         if self._grab is None:
-            self._grab = client.leases.waiting_grab(
-                self.objects,
-                self.duration,
-                lease_type=self.lease_type,
-                user=self.user,
-                secret=open_secret(client, self.sealed_secret),
-                ticket=self.ticket,
-            )
+            self._grab = self._waiting(client, self.ticket)
         lease = self._grab.look()
         if lease is not None:
-            self._granted = lease
             return {"lease": seal_lease(client, lease)}
         text = self._grab.blocked.text if self._grab.blocked is not None else "something is in the way"
         if self.until is not None and time.time() > self.until:
@@ -90,8 +81,20 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
         self.log.info("Waiting for a lease on %s: %s", ", ".join(self.objects), text)
         return None
 
+    def _waiting(self, client: MetastoreClient, ticket: int | None) -> WaitingGrab:
+        from airflow_hive_acid.hooks.leases import open_secret
+
+        return client.leases.waiting_grab(
+            self.objects, self.duration, lease_type=self.lease_type, user=self.user,
+            secret=open_secret(client, self.sealed_secret), ticket=ticket,
+        )  # fmt: skip
+
     async def let_go(self) -> None:
-        """The task was cleared or marked: give back the place in the queue, or what was granted to it."""
+        """The task was cleared or marked: give back the place in the queue, or what was granted to it, here or in a
+        triggerer of before.
+
+        One that has succeeded may have gone on with what another triggerer was granted, and given it to other tasks.
+        """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 
         connection = await HiveAcidHook.aget_connection(self.hive_acid_conn_id)
@@ -102,14 +105,14 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
 
         with self._looking:  # A look that has begun may be granted the lease still.
             self._killed = True
-        grab, granted = self._grab, self._granted
-        ticket = self.ticket if grab is None else grab.ticket
+        ticket = self.ticket if self._grab is None else self._grab.ticket
         with HiveAcidHook.client_of(connection) as client:
             try:
-                if granted is not None:
-                    client.leases.drop_lease(granted)
-                elif ticket is not None:
-                    client.leases.waiting_grab(self.objects, self.duration, ticket=ticket).withdraw()
+                waiting = self._waiting(client, ticket)
+                if self._has_succeeded:
+                    waiting.withdraw()
+                else:
+                    waiting.give_up()
             except HiveAcidError as error:
                 self.log.warning("What waited for a lease could not be withdrawn, and will end by itself: %s", error)
 

@@ -225,6 +225,26 @@ def wake_next(connection: Connection, objects: Iterable[LeaseObject | HiveLease]
     return wake_steps(connection, next_in_line(rows.waiter(r) for result in found for r in result.rows))
 
 
+def granted_to(connection: Connection, request: Request, *, locked: bool = False) -> list[rows.LeaseRow]:
+    """What was granted to the secret of a request on its tables, and is held.
+
+    :param locked: behind the locks on the tables, so that it can be changed.
+    """
+    locks = rows.guard_steps(request.objects) if locked else []
+    tables = sorted({each.table for each in request.objects})
+    looks = [Step(rows.OF_SECRET, {"hash": request.secret_hash, "db": db, "tbl": tbl}) for db, tbl in tables]
+    # R3: the clock and the rows are read behind the locks.
+    time_now, *found = execute_batch(connection, [*locks, rows.NOW, *looks])[len(locks) :]
+    return [row for row in rows.lease_rows(found) if row.is_live(int(time_now.rows[0][0]))]
+
+
+def give_back(connection: Connection, request: Request) -> None:
+    """Drop what was granted to the secret of a request that nobody makes any more."""
+    gone = granted_to(connection, request, locked=True)
+    if gone:
+        finish_batch(connection, [*rows.remove_steps(gone), *wake_next(connection, [row.lease for row in gone])])
+
+
 def utc(ms: int) -> str:
     """A time by the database's clock for messages."""
     return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(sep=" ", timespec="seconds")

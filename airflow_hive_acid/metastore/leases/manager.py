@@ -25,7 +25,9 @@ from airflow_hive_acid.metastore.leases.grants import (
     Granted,
     GuardMissingError,
     Request,
+    give_back,
     grab,
+    granted_to,
     judge,
     look_steps,
     utc,
@@ -135,8 +137,9 @@ class Leases:
         request = self._request(objs, lease_duration_sec, lease_type, user, mirror, secret)
         request = replace(request, ticket=ticket)
         return WaitingGrab(
-            request, secret, lambda now: self._try(now, queue=True, again=True), self._peek, self._withdraw
-        )
+            request, secret, lambda now: self._try(now, queue=True, again=True), self._peek, self._withdraw,
+            lambda now: self._database.run(lambda connection: give_back(connection, now), hot=True),
+        )  # fmt: skip
 
     def confirm_lease(self, lease: Lease) -> bool:
         """Whether a lease is held now, with all the objects of the handle: the fencing check."""
@@ -390,11 +393,7 @@ class Leases:
             again, tried = tried, True
             if again:
                 # The answer to an earlier try may have been lost: nobody else has this secret.
-                tables = sorted({each.table for each in request.objects})
-                of_secret = {"hash": request.secret_hash}
-                looks = [Step(rows.OF_SECRET, {**of_secret, "db": db, "tbl": tbl}) for db, tbl in tables]
-                time_now, *found = execute_batch(connection, [rows.NOW, *looks])
-                live = [row.lease for row in rows.lease_rows(found) if row.is_live(int(time_now.rows[0][0]))]
+                live = [row.lease for row in granted_to(connection, request)]
                 if {each.place for each in live} >= {each.place for each in request.objects}:
                     return Granted(live[0].lease_id, live[0].start_utc, min(each.end_utc for each in live))
             return grab(connection, request, queue=queue)

@@ -94,6 +94,7 @@ class WaitingGrab:
     :param attempt: grants it, or takes or keeps a place in the queue.
     :param peek: looks without locking anything; None when it may be free.
     :param leave: gives a place in the queue up.
+    :param give_back: drops what was granted to the secret.
     :ivar blocked: what was in the way at the last look; None before.
     """
 
@@ -104,9 +105,10 @@ class WaitingGrab:
         attempt: Callable[[Request], Granted | Blocked],
         peek: Callable[[Request], Blocked | None],
         leave: Callable[[Request], None],
+        give_back: Callable[[Request], None],
     ) -> None:
         self._request, self._secret = request, secret
-        self._attempt, self._peek, self._leave = attempt, peek, leave
+        self._attempt, self._peek, self._leave, self._give_back = attempt, peek, leave, give_back
         self._stayed: float | None = None
         self.blocked: Blocked | None = None
 
@@ -140,3 +142,8 @@ class WaitingGrab:
         self._stayed = None
         if request.ticket is not None:
             self._leave(request)
+
+    def give_up(self) -> None:
+        """Stop waiting, and give back what was granted meanwhile, whoever has looked: a process of before, too."""
+        self.withdraw()
+        self._give_back(self._request)

@@ -77,6 +77,33 @@ def test_who_starts_over_finds_what_his_secret_was_granted(client: MetastoreClie
     assert anew.lease_id > first.lease_id
 
 
+def test_who_gives_up_leaves_neither_a_place_nor_what_another_process_was_granted(
+    client: MetastoreClient, other: MetastoreClient, rows: Any
+) -> None:
+    """
+    t1  ann is granted two tables, and dies before she can say so
+    t2                     bob has a share of a third one, cat waits for the first
+    t3  whoever follows ann gives up: cat is granted hers, and bob keeps his
+    """
+    secret = new_secret()
+    assert client.leases.waiting_grab(["db.t", "db.u/p=1"], 60, secret=secret).look() is not None
+    share = client.leases.grab_lease("db.v", 60, lease_type="s")
+    cat = other.leases.waiting_grab("db.t", 60)
+    assert cat.look() is None
+    after = other.leases.waiting_grab(["db.t", "db.u/p=1"], 60, secret=secret)
+    after.give_up()
+    after.give_up()
+    granted = cat.look()
+    assert granted is not None
+    assert {each.describe() for each in client.leases.list_lease()} == {"db.t", "db.v"}
+    assert client.leases.confirm_lease(share)
+    waits = other.leases.waiting_grab("db.t", 60)
+    assert waits.look() is None
+    waits.give_up()
+    client.leases.drop_lease(granted)
+    assert client.leases.grab_lease("db.t", 60)
+
+
 def test_a_kept_lease_outlives_its_duration_and_is_given_back(client: MetastoreClient, other: MetastoreClient) -> None:
     lease = client.leases.grab_lease("db.t", 0.9)
     extended = threading.Event()

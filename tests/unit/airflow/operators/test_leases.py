@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.module_loading import import_string
 
 from airflow_hive_acid.airflow_versions import (
@@ -329,6 +330,27 @@ def test_killing_a_trigger_that_was_granted_drops_the_lease(conn_id, client):
     assert client.leases.list_lease() == []
 
 
+@pytest.mark.parametrize(("state", "left"), [("failed", 0), ("success", 1)])
+def test_killing_a_trigger_that_started_over_drops_what_the_one_before_was_granted(
+    conn_id, client, monkeypatch, state, left
+):
+    """
+    t1  a triggerer is granted the lease, and dies before it can say so, or another one says so for it
+    t2  a trigger of the same task is ended before its first look
+    t3  of a task that was failed nobody uses the lease; of one that has succeeded others may
+    """
+    trigger, again = (
+        LeaseGrantedTrigger(["db.t"], "x", 60, "me", sealed, hive_acid_conn_id=conn_id)
+        for sealed in [crossing.seal_secret(client, "A" * 42 + "E")] * 2
+    )
+    events_of(trigger)
+    assert len(client.leases.list_lease()) == 1
+    again.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_: {"r": {"t": state}})
+    asyncio.run(again.on_kill())
+    assert len(client.leases.list_lease()) == left
+
+
 def test_a_lease_that_ended_before_the_task_got_a_slot_is_tried_for_again(conn_id, client):
     document = grab(conn_id, duration=60).execute(context_of())
     client.leases.force_drop_lease("db.t", "root", "test")
@@ -343,7 +365,6 @@ def test_a_lease_that_ended_before_the_task_got_a_slot_is_tried_for_again(conn_i
         ({"objects": ["t"]}, "is no table name"),
         ({"objects": ["db.t", "db.T"]}, "named twice"),
         ({"type": "w"}, "is no lease type"),
-        ({"duration": 0}, "lease_duration_sec is 0"),
         ({"duration": 1e9}, "hive.acid.lease.max.time"),
     ],
 )
@@ -356,6 +377,8 @@ def test_what_cannot_be_leased_fails_at_once(conn_id, arguments, words):
 def test_times_and_objects_that_are_none_fail_when_the_dag_is_parsed():
     with pytest.raises(ValueError, match="objects of task g is an empty list; give the tables or partitions to lease"):
         HiveAcidGrabLeaseOperator(task_id="g", objects=[])
+    with pytest.raises(ValueError, match="duration of task g is 0; give a number of seconds"):
+        HiveAcidGrabLeaseOperator(task_id="g", objects="db.t", duration=0)
     with pytest.raises(ValueError, match="wait of task g is -1; give a number of seconds"):
         HiveAcidGrabLeaseOperator(task_id="g", objects="db.t", wait=-1)
     with pytest.raises(ValueError, match="poll_interval of task g"):
