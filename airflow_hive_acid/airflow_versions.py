@@ -62,6 +62,7 @@ __all__ = [
     "has_lineage_readers",
     "has_retry_policies",
     "interval_of",
+    "is_made_of_mapped",
     "mask_secret",
     "options_of",
     "redact",
@@ -126,6 +127,11 @@ def seconds_of(given: object) -> Any: ...
 def seconds_of(given: object) -> Any:
     """A duration in seconds; what is no ``timedelta`` (as ``pendulum.duration`` is one) is taken as it is."""
     return given.total_seconds() if isinstance(given, timedelta) else given
+
+
+def is_made_of_mapped(task: Any) -> bool:
+    """Whether a task is one of those that a mapped task has become, which are made when they run."""
+    return bool(getattr(task, "_BaseOperator__from_mapped", False))
 
 
 def interval_of(timetable: Any) -> timedelta:

@@ -1,17 +1,22 @@
 """What operators and sensors are given: said once for each field, and checked twice.
 
 A DAG file that gives a field what it cannot be is refused when it is parsed. What a template or another task's output
-will be is known when the task runs, and checked then, before anything is begun.
+will be is known when the task runs, and checked then, before anything is begun. So is what a mapped task is given, and
+what a class of somebody's own is: it may set its fields as late as that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.airflow_versions import is_made_of_mapped
 from airflow_hive_acid.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
 NOT_GIVEN = (None, "", "None")
 """What a template makes of a value that is not there."""
 _SHOWN = 60
+_OURS = __name__.partition(".")[0]
+_STARTS = ("{{", "{%", "{#")
+#: Where a DAG says that its templates begin with something else.
+_OTHER_STARTS = ("variable_start_string", "block_start_string", "comment_start_string", "line_statement_prefix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +38,18 @@ class Argument:
     :param words: what to give, for messages.
     :param fits: whether a value is that.
     :param optional: values that stand for "not given".
+    :param made: what the field is then, where no template makes it; by default what it was given.
     """
 
     words: str
     fits: Callable[[Any], bool]
     optional: tuple[Any, ...] = ()
+    made: Callable[[Any], Any] | None = None
 
     def allows(self, value: object) -> bool:
         """Whether the field may have this value."""
-        return any(value is each or (isinstance(each, str) and value == each) for each in self.optional) or bool(
-            self.fits(value)
-        )
+        given = value is not None and not isinstance(value, str)
+        return (not given and value in self.optional) or bool(self.fits(value))
 
 
 Takes = Mapping[str, Argument]
@@ -49,16 +59,22 @@ Takes = Mapping[str, Argument]
 def check_parsed(task: Any, takes: Takes) -> None:
     """Check the fields of a task when its DAG file is parsed; templates and outputs of tasks are left for later.
 
-    To be called at the end of ``__init__``; fields that are not set yet are those of a subclass.
+    To be called at the end of ``__init__``; fields that are not set yet are those of a subclass. Numbers and durations
+    that no template makes are numbers from then on.
 
     :param takes: what it takes, by name of the field.
     :raises InvalidArgumentsError: a ``ValueError``, which names task, field and remedy.
     """
+    # A mapped task is made when it runs, where Airflow would try it again for an error of its making.
+    known = type(task).__module__.partition(".")[0] == _OURS and not is_made_of_mapped(task)
     for name, argument in takes.items():
-        if hasattr(task, name):
-            value = getattr(task, name)
-            if not (name in task.template_fields and _is_rendered_later(task, value)):
-                _check(task, name, argument, value)
+        if not hasattr(task, name):
+            continue
+        value, templated = getattr(task, name), name in task.template_fields
+        if known and not (templated and _is_rendered_later(task, value)):
+            _check(task, name, argument, value)
+        if not templated and argument.made is not None and argument.allows(value):
+            setattr(task, name, argument.made(value))
 
 
 def check_rendered(task: Any, takes: Takes) -> None:
@@ -73,13 +89,30 @@ def check_rendered(task: Any, takes: Takes) -> None:
 
 def number_of(value: object) -> float | None:
     """A number, or the text of one, as a template makes it; None for whatever is none, and for NaN."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal | str):
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
     return None if math.isnan(number) else number
+
+
+def whole_of(value: object) -> int | None:
+    """A whole number, or the text of one; None for whatever is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral | str):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+def names_of(value: Any) -> list[str]:
+    """One name or several, as a list; none where nothing is given."""
+    if isinstance(value, str):
+        return [value] if value else []
+    return list(value or ())
 
 
 # --- kinds of fields ----------------------------------------------------------------------------------------------
@@ -95,16 +128,35 @@ def optional_text(words: str) -> Argument:
     return Argument(f"{words}, or None", lambda value: isinstance(value, str), (None,))
 
 
-def texts(words: str) -> Argument:
-    """One text, or several in a list; not none at all."""
+def place(words: str) -> Argument:
+    """A path or URI, as text or as an object that is one."""
+    text = some_text(words)
+    return Argument(words, lambda value: text.fits(value) or _is_path(value))
+
+
+def optional_place(words: str) -> Argument:
+    """A path or URI, or None."""
+    return Argument(f"{words}, or None", lambda value: isinstance(value, str) or _is_path(value), (None,))
+
+
+def many(words: str, each: Callable[[Any], bool], *, least: int = 0, none: bool = False) -> Argument:
+    """A list, or what several tasks have put out; no text.
+
+    :param each: whether a value may be in it.
+    :param least: how many there must be.
+    :param none: whether it may be None.
+    """
 
     def fits(value: Any) -> bool:
-        if isinstance(value, str):
-            return bool(value.strip())
-        many = isinstance(value, list | tuple | set | frozenset)
-        return many and bool(value) and all(isinstance(each, str) for each in value)
+        return _is_many(value) and len(value) >= least and all(each(one) for one in value)
 
-    return Argument(words, fits)
+    return Argument(f"{words}, or None" if none else words, fits, (None,) if none else ())
+
+
+def texts(words: str) -> Argument:
+    """One text, or several in a list; not none at all."""
+    several = many(words, _is_text, least=1)
+    return Argument(words, lambda value: bool(value.strip()) if isinstance(value, str) else several.fits(value))
 
 
 def optional_texts(words: str, *, none: bool = True) -> Argument:
@@ -112,13 +164,8 @@ def optional_texts(words: str, *, none: bool = True) -> Argument:
 
     :param none: whether it may be None as well.
     """
-
-    def fits(value: Any) -> bool:
-        if isinstance(value, str):
-            return True
-        return isinstance(value, list | tuple | set | frozenset) and all(isinstance(each, str) for each in value)
-
-    return Argument(f"{words}, or None" if none else words, fits, (None,) if none else ())
+    several = many(words, _is_text, none=none)
+    return Argument(several.words, lambda value: isinstance(value, str) or several.fits(value), several.optional)
 
 
 def mapping(words: str) -> Argument:
@@ -137,12 +184,17 @@ def seconds(least: float = 0.0, *, optional: bool = False) -> Argument:
     :param least: the shortest.
     """
 
+    def made(value: Any) -> float | None:
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else number_of(value)
+
     def fits(value: Any) -> bool:
-        number = value.total_seconds() if isinstance(value, timedelta) else number_of(value)
+        number = made(value)
         return number is not None and least <= number
 
     words = f"a number of seconds or a timedelta, {f'at least {least:g}' if least else '0 or more'}"
-    return Argument(f"{words}, or None" if optional else words, fits, NOT_GIVEN if optional else ())
+    return Argument(f"{words}, or None" if optional else words, fits, NOT_GIVEN if optional else (), made)
 
 
 def count(least: int, *, optional: bool = False) -> Argument:
@@ -152,13 +204,11 @@ def count(least: int, *, optional: bool = False) -> Argument:
     """
 
     def fits(value: Any) -> bool:
-        if isinstance(value, float):
-            return False
-        number = number_of(value)
-        return number is not None and not math.isinf(number) and number == int(number) and number >= least
+        number = whole_of(value)
+        return number is not None and number >= least
 
     words = f"a whole number, {least} or more"
-    return Argument(f"{words}, or None" if optional else words, fits, NOT_GIVEN if optional else ())
+    return Argument(f"{words}, or None" if optional else words, fits, NOT_GIVEN if optional else (), whole_of)
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------
@@ -194,13 +244,34 @@ def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 
+def _is_many(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_path(value: object) -> bool:
+    """Whether it is a path; those of object stores, Airflow's among them, are no ``PathLike``."""
+    return isinstance(value, os.PathLike) or hasattr(value, "joinpath")
+
+
 def _is_rendered_later(task: Any, value: object) -> bool:
     """Whether a value of a templated field is not yet what the task will see."""
     if isinstance(value, str):
-        return "{{" in value or "{%" in value or value.endswith(tuple(task.template_ext))
+        return any(start in value for start in _starts(task)) or value.endswith(tuple(task.template_ext))
     if isinstance(value, list | tuple | set | frozenset):
         return any(_is_rendered_later(task, each) for each in value)
     if isinstance(value, Mapping):
         return any(_is_rendered_later(task, each) for each in value.values())
-    # Airflow asks what can resolve itself, an XComArg for example, and what renders itself.
-    return callable(value) or hasattr(value, "resolve") or hasattr(value, "template_fields")
+    # Airflow asks what can resolve itself, an XComArg for example, and what renders itself; a path resolves otherwise.
+    resolves = hasattr(value, "resolve") and not isinstance(value, os.PathLike)
+    return resolves or callable(value) or hasattr(value, "template_fields")
+
+
+def _starts(task: Any) -> tuple[str, ...]:
+    """With what a template may begin in the DAG of a task."""
+    dag = task.get_dag()
+    given = (None if dag is None else dag.jinja_environment_kwargs) or {}
+    return (*_STARTS, *(str(given[name]) for name in _OTHER_STARTS if given.get(name)))

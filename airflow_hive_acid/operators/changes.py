@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.arguments import (
-    Argument,
     Takes,
     check_parsed,
+    many,
+    names_of,
     optional_mapping,
     optional_text,
     optional_texts,
@@ -112,7 +113,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The INSERT; files become a view of the engine, so that their options stand in no statement."""
-        columns = list(self.columns or ())
+        columns = names_of(self.columns)
         if self.rows is None:
             for source in self.lineage_views().values():
                 engine.define_view(source)
@@ -129,7 +130,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
 
     def lineage_script(self) -> str:
         """The INSERT, with nothing in the place of rows."""
-        return self._insert(self._query() if self.rows is None else "SELECT NULL", list(self.columns or ()))
+        return self._insert(self._query() if self.rows is None else "SELECT NULL", names_of(self.columns))
 
     def lineage_views(self) -> dict[str, Source]:
         """The files, by the name under which the INSERT reads them."""
@@ -270,10 +271,7 @@ class HiveAcidMergeOperator(HiveAcidOperator):
         "target": _TABLE,
         "source": some_text("[db.]table, or a query"),
         "on": some_text("a condition"),
-        "clauses": Argument(
-            "a list of clauses, one or more",
-            lambda value: isinstance(value, list | tuple) and bool(value) and None not in value,
-        ),
+        "clauses": many("a list of clauses, one or more", lambda clause: clause is not None, least=1),
         "target_alias": some_text("a name"),
         "source_alias": some_text("a name"),
         "parameters": _VALUES,

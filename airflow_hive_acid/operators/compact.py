@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +16,7 @@ from airflow_hive_acid.hooks.arguments import (
     check_parsed,
     check_rendered,
     count,
+    mapping,
     optional_mapping,
     optional_text,
     seconds,
@@ -28,13 +28,16 @@ from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill
 from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, cancel_requests, compaction_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow.sdk import Context
 
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.initiator.by_hand import Asked
     from airflow_hive_acid.metastore import MetastoreClient
+
+
+_SPEC = mapping("partition columns to values")
 
 
 class HiveAcidCompactOperator(BaseOperator):
@@ -73,11 +76,7 @@ class HiveAcidCompactOperator(BaseOperator):
         "table": some_text("db.table"),
         "partition": Argument(
             "k1=v1/k2=v2, or a mapping of partition columns to values; leave it out for all that need a compaction",
-            lambda value: (
-                bool(value) and value != "None" and (isinstance(value, str) or set(map(type, value)) == {str})
-                if isinstance(value, str | Mapping)
-                else False
-            ),
+            lambda value: value not in ("", "None") if isinstance(value, str) else _SPEC.fits(value),
             (None,),
         ),
         "type": some_text("major, minor or rebalance"),

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_hive_acid.hooks.arguments import Argument, Takes, check_parsed, optional_text, some_text
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    many,
+    optional_place,
+    optional_text,
+    place,
+    some_text,
+)
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -15,10 +23,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 
 
-_PARTITIONS = Argument(
-    "a list of mappings of partition columns to values, or None",
-    lambda value: isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value),
-    (None,),
+_PARTITIONS = many(
+    "a list of mappings of partition columns to values", lambda each: isinstance(each, Mapping), none=True
 )
 
 
@@ -62,7 +68,7 @@ class HiveAcidExportTableOperator(_CarriesTables):
     takes: ClassVar[Takes] = {
         **HiveAcidOperator.takes,
         "table": some_text("[db.]table"),
-        "location": some_text("a path or URI"),
+        "location": place("a path or URI"),
         "partitions": _PARTITIONS,
     }
 
@@ -117,10 +123,10 @@ class HiveAcidImportTableOperator(_CarriesTables):
 
     takes: ClassVar[Takes] = {
         **HiveAcidOperator.takes,
-        "source": some_text("a path or URI"),
+        "source": place("a path or URI"),
         "table": optional_text("[db.]table"),
         "partitions": _PARTITIONS,
-        "location": optional_text("a path or URI"),
+        "location": optional_place("a path or URI"),
     }
 
     def __init__(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from airflow_hive_acid.hooks.arguments import (
     Takes,
     check_parsed,
+    names_of,
     optional_mapping,
     optional_text,
     optional_texts,
-    some_text,
+    place,
 )
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
@@ -47,7 +48,7 @@ class HiveAcidExportOperator(HiveAcidOperator):
     lineage_literals = False
     takes: ClassVar[Takes] = {
         **HiveAcidOperator.takes,
-        "path": some_text("a path or URI"),
+        "path": place("a path or URI"),
         "query": optional_text("a SELECT"),
         "table": optional_text("[db.]table"),
         "options": optional_mapping("options of the format to their values"),
@@ -100,7 +101,7 @@ class HiveAcidExportOperator(HiveAcidOperator):
             str(self.path),
             checked_format(self.format),
             {str(key): str(value) for key, value in (self.options or {}).items()},
-            tuple(self.partition_by or ()),
+            tuple(names_of(self.partition_by)),
             overwrite=self.mode == "overwrite",
             replace_anything=self.replace_anything,
         )

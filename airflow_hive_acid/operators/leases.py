@@ -68,7 +68,7 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
     takes: ClassVar[Takes] = {
         "objects": texts("the tables or partitions to lease, as db.table or db.table/k=v"),
         "type": some_text("x, exclusive, or s, shared"),
-        "duration": seconds(),
+        "duration": seconds(0.001),
         "wait": seconds(optional=True),
     }
 

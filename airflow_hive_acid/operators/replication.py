@@ -11,7 +11,15 @@ from airflow.sdk import BaseOperator
 from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, ReplicationBusyError, ReplicationGapError
 from airflow_hive_acid.hooks import stats
-from airflow_hive_acid.hooks.arguments import Argument, Takes, check_parsed, check_rendered, seconds
+from airflow_hive_acid.hooks.arguments import (
+    Argument,
+    Takes,
+    check_parsed,
+    check_rendered,
+    mapping,
+    optional_texts,
+    seconds,
+)
 from airflow_hive_acid.hooks.links import LINKS
 from airflow_hive_acid.hooks.lives import task_life
 from airflow_hive_acid.hooks.replication import REPLICATED, open_sites, policy_asset, policy_of
@@ -30,19 +38,24 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.policies.state import PolicyState
     from airflow_hive_acid.replication.site import Site
 
-_POLICY = Argument(
-    "the name of a policy of [hive_acid] replication_policies, or its fields as a mapping",
-    lambda value: (
-        (isinstance(value, str) and bool(value.strip()))
-        or (isinstance(value, Mapping) and bool(value) and all(isinstance(key, str) for key in value))
-    ),
-)
+_DOCUMENT = mapping("fields to their values")
+
+
+def _is_policy(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(value.strip())
+    if isinstance(value, Mapping):
+        return _DOCUMENT.fits(value)
+    from airflow_hive_acid.replication.policies.policy import Policy  # for those who give one
+
+    return isinstance(value, Policy)
+
+
+_POLICY = Argument("the name of a policy of [hive_acid] replication_policies, or its fields as a mapping", _is_policy)
+_POLICY_NAMES = optional_texts("names of policies")
 _BOOTSTRAP = Argument(
     "True or False, or a list of names of policies",
-    lambda value: (
-        isinstance(value, bool | str)
-        or (isinstance(value, list | tuple | set) and all(isinstance(each, str) for each in value))
-    ),
+    lambda value: isinstance(value, bool) or _POLICY_NAMES.fits(value),
     (None,),
 )
 _STORE_KEY = "hive_acid_replication_told"
@@ -60,7 +73,7 @@ class HiveAcidReplicationOperator(BaseOperator):
     :param only_first: do nothing when there is a first copy already.
     :param wait_seconds: when there is no news: how long to wait for some at most. (templated)
     :param busy_timeout: seconds, or a ``timedelta``, to wait at most for another cycle of the policy to end.
-    :param poll_interval: seconds between two looks.
+    :param poll_interval: seconds, or a ``timedelta``, between two looks.
     :param deferrable: wait in the triggerer instead of in a worker slot.
     """
 
@@ -85,7 +98,7 @@ class HiveAcidReplicationOperator(BaseOperator):
         only_first: bool = False,
         wait_seconds: float | timedelta | str = 0,
         busy_timeout: float | timedelta = 3600.0,
-        poll_interval: float = 5.0,
+        poll_interval: float | timedelta = 5.0,
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -95,7 +108,7 @@ class HiveAcidReplicationOperator(BaseOperator):
         self.only_first = only_first
         self.wait_seconds = seconds_of(wait_seconds)
         self.busy_timeout = seconds_of(busy_timeout)
-        self.poll_interval = poll_interval
+        self.poll_interval = seconds_of(poll_interval)
         self.deferrable = deferrable
         self._hooks: tuple[HiveAcidHook, ...] = ()
         check_parsed(self, self.takes)

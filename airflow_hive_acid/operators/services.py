@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, JobFailedError
 from airflow_hive_acid.hooks.arguments import (
     Takes,
@@ -22,6 +23,7 @@ from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
 
@@ -41,7 +43,8 @@ class HiveAcidSparkServiceOperator(BaseOperator):
     :param service: its name, as tasks and connections give it with ``spark_service``. (templated)
     :param places: statements at a time; others wait for their turn.
     :param max_callers: tasks at a time; others start a Spark of their own.
-    :param max_idle: seconds without a caller after which the service ends, and the task succeeds; None: never.
+    :param max_idle: seconds, or a ``timedelta``, without a caller after which the service ends, and the
+        task succeeds; None: never.
     :param hive_acid_conn_id: connection of type ``hive_acid``; the service lies below its ``spool``. (templated)
     :param spark_conn_id: Spark connection instead of the one that the connection names. (templated)
     :param spark_conf: Spark settings of the service; they win over the connection's.
@@ -53,7 +56,7 @@ class HiveAcidSparkServiceOperator(BaseOperator):
         "service": some_text("the name of the service"),
         "places": count(1),
         "max_callers": count(1),
-        "max_idle": seconds(optional=True),
+        "max_idle": seconds(0.001, optional=True),
         "spark_conf": optional_mapping("Spark's settings to their values"),
     }
 
@@ -63,7 +66,7 @@ class HiveAcidSparkServiceOperator(BaseOperator):
         service: str = "default",
         places: int = 4,
         max_callers: int = 32,
-        max_idle: float | None = None,
+        max_idle: float | timedelta | None = None,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
@@ -73,7 +76,7 @@ class HiveAcidSparkServiceOperator(BaseOperator):
         self.service = service
         self.places = places
         self.max_callers = max_callers
-        self.max_idle = max_idle
+        self.max_idle = seconds_of(max_idle)
         self.hive_acid_conn_id = hive_acid_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf

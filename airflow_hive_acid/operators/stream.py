@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_hive_acid.errors import HiveAcidError, UnsupportedStatementError
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.arguments import (
-    Argument,
     Takes,
     check_parsed,
     check_rendered,
+    many,
     optional_mapping,
     optional_text,
 )
@@ -59,9 +59,7 @@ class HiveAcidStreamOperator(HiveAcidOperator):
     takes: ClassVar[Takes] = {
         **HiveAcidOperator.takes,
         "application": optional_text("a path or URI"),
-        "application_args": Argument(
-            "a list of arguments", lambda value: isinstance(value, list | tuple) and None not in value
-        ),
+        "application_args": many("a list of arguments", lambda each: each is not None),
         "source_format": optional_text("the name of a Spark source"),
         "source_options": optional_mapping("options of the source to their values"),
         "source_schema": optional_text("columns as Spark's DDL"),

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk import BaseOperator
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.arguments import (
+    Argument,
     Takes,
     check_parsed,
     check_rendered,
     count,
+    names_of,
     optional_mapping,
+    optional_place,
     optional_text,
     optional_texts,
     seconds,
@@ -25,6 +29,7 @@ from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
 
@@ -62,7 +67,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         "from_write_id": count(0),
         "to_write_id": count(0, optional=True),
         "key": optional_texts("the names of columns"),
-        "path": optional_text("a path or URI"),
+        "path": optional_place("a path or URI"),
         "into": optional_text("[db.]table"),
         "options": optional_mapping("options of the format to their values"),
     }
@@ -123,7 +128,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
                 str(self.path), checked_format(self.format), {str(k): str(v) for k, v in (self.options or {}).items()},
                 overwrite=self.mode == "overwrite",
             )  # fmt: skip
-            query = found.query(net=self.net, key=self.key)
+            query = found.query(net=self.net, key=names_of(self.key))
             done = engine.export(query, destination, once=how.get("once")).to_document()
         self.log.info("read the changes of %s from write id %d to %d", found.table, found.first, found.last)
         return {**done, "changes": found.to_document(), "empty": False}
@@ -143,7 +148,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         """The INSERT into the other table."""
         from airflow_hive_acid.sql.parsing.builders import insert_statement
 
-        return insert_statement(str(self.into), self._range(hook).query(net=self.net, key=self.key))
+        return insert_statement(str(self.into), self._range(hook).query(net=self.net, key=names_of(self.key)))
 
     def lineage_script(self) -> str:
         """What it reads, as far as it is known before it runs."""
@@ -158,7 +163,7 @@ class HiveAcidPinOperator(BaseOperator):
 
     :param name: of the pin. (templated)
     :param tables: ``[db.]table`` of each. (templated)
-    :param expires: seconds after which it is dropped.
+    :param expires: seconds, or a ``timedelta``, after which it is dropped.
     :param max_bytes: it is dropped when it holds back more bytes than that from cleaning.
     :param comment: what it is for. (templated)
     :param replace: drop a pin of that name first that another run has made.
@@ -168,9 +173,10 @@ class HiveAcidPinOperator(BaseOperator):
     takes: ClassVar[Takes] = {
         "name": some_text("a name"),
         "tables": texts("[db.]table of each table"),
-        "expires": seconds(),
-        "max_bytes": count(0, optional=True),
-        "comment": optional_text("a text"),
+        "expires": seconds(1),
+        "max_bytes": count(1, optional=True),
+        # Rendered as native objects it may be a number, of a ticket for example.
+        "comment": Argument("a text, or None", lambda value: isinstance(value, str | int | float), (None,)),
     }
 
     def __init__(
@@ -178,7 +184,7 @@ class HiveAcidPinOperator(BaseOperator):
         *,
         name: str,
         tables: Sequence[str],
-        expires: float,
+        expires: float | timedelta,
         max_bytes: int | None = None,
         comment: str | None = None,
         replace: bool = False,
@@ -188,7 +194,7 @@ class HiveAcidPinOperator(BaseOperator):
         super().__init__(**kwargs)
         self.name = name
         self.tables = tables
-        self.expires = expires
+        self.expires = seconds_of(expires)
         self.max_bytes = max_bytes
         self.comment = comment
         self.replace = replace

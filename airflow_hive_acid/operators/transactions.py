@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_hive_acid import errors
-from airflow_hive_acid.airflow_versions import AirflowFailException, AirflowSkipException
+from airflow_hive_acid.airflow_versions import AirflowFailException, AirflowSkipException, seconds_of
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.arguments import Takes, check_parsed, count, mapping, seconds
@@ -27,6 +27,7 @@ from airflow_hive_acid.triggers.shared_transactions import PauseTrigger, Transac
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
 
@@ -47,7 +48,7 @@ class HiveAcidBeginTransactionOperator(HiveAcidOperator):
 
     :param tables: what may be done to each table: ``select``, ``insert``, ``delete``, ``update`` (MERGE, too) or
         ``overwrite``; each allows those before it. All tables that any member reads or writes. (templated)
-    :param max_age: seconds after which it is aborted; by default ``hive.acid.shared.txn.max.age``.
+    :param max_age: seconds, or a ``timedelta``, after which it is aborted; by default ``hive.acid.shared.txn.max.age``.
     :param max_held_bytes: aborted when it holds back more from being cleaned; by default
         ``hive.acid.shared.txn.max.held.bytes``; 0 for any number.
     :param after: task ids of ``begin`` and ``end`` of the try before: begin only if that was aborted because of one of
@@ -61,7 +62,7 @@ class HiveAcidBeginTransactionOperator(HiveAcidOperator):
     takes: ClassVar[Takes] = {
         **HiveAcidOperator.takes,
         "tables": mapping("tables to what may be done to them"),
-        "max_age": seconds(optional=True),
+        "max_age": seconds(0.001, optional=True),
         "max_held_bytes": count(0, optional=True),
         "pause": seconds(),
     }
@@ -70,19 +71,19 @@ class HiveAcidBeginTransactionOperator(HiveAcidOperator):
         self,
         *,
         tables: Mapping[str, str],
-        max_age: float | None = None,
+        max_age: float | timedelta | None = None,
         max_held_bytes: int | None = None,
         after: tuple[str, str] | None = None,
-        pause: float = 0.0,
+        pause: float | timedelta = 0.0,
         retry_on: Sequence[str] = RETRY_ON,
         **kwargs: Any,
     ) -> None:
         super().__init__(sql="", **kwargs)
         self.tables = tables
-        self.max_age = max_age
+        self.max_age = seconds_of(max_age)
         self.max_held_bytes = max_held_bytes
         self.after = after
-        self.pause = pause
+        self.pause = seconds_of(pause)
         self.retry_on = tuple(retry_on)
         check_parsed(self, self.takes)
 

@@ -16,10 +16,10 @@ from airflow_hive_acid.hooks.arguments import (
     check_parsed,
     check_rendered,
     count,
-    number_of,
     optional_mapping,
     optional_text,
     seconds,
+    whole_of,
 )
 from airflow_hive_acid.hooks.assets import COMPACTIONS, announce
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -164,8 +164,7 @@ class HiveAcidCompactionWorkerOperator(BaseOperator):
         worker = worker_id(context)
         try:
             check_rendered(self, self.takes)
-            requests = number_of(self.requests)
-            limit = None if requests is None else int(requests)
+            limit = whole_of(self.requests)
             with HiveAcidHook(self.hive_acid_conn_id) as hook, hook.get_engine(agent_info=worker) as engine:
                 self._running = _running(hook, engine, worker)
                 outcomes = engine.run_compactions(worker, limit, pool=self.compaction_pool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.faces import renamed
-from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_text, optional_texts
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, names_of, optional_text, optional_texts
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.locks import LocksReleasedTrigger, locks_question
@@ -62,7 +62,10 @@ class HiveAcidLockReleasedSensor(MetastoreSensor):
     def question(self, client: MetastoreClient) -> Question:
         """Are they released?"""
         lock_id, txn_id = number("lock_id", self.lock_id), number("txn_id", self.txn_id)
-        return locks_question(self.table, self.partition, lock_id, self.lock_types, txn_id)
+        return locks_question(self.table, self.partition, lock_id, self._types(), txn_id)
+
+    def _types(self) -> list[str] | None:
+        return None if self.lock_types is None else names_of(self.lock_types)
 
     def page(self) -> dict[str, Any]:
         """The locks."""
@@ -77,7 +80,7 @@ class HiveAcidLockReleasedSensor(MetastoreSensor):
             table=self.table,
             partition=self.partition,
             lock_id=number("lock_id", self.lock_id),
-            lock_types=None if self.lock_types is None else list(self.lock_types),
+            lock_types=self._types(),
             txn_id=number("txn_id", self.txn_id),
             until=until,
             hive_acid_conn_id=self.hive_acid_conn_id,

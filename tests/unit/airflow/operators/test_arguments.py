@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +17,7 @@ import airflow_hive_acid.sensors as sensors
 from airflow_hive_acid.airflow_versions import AirflowFailException
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks import arguments
+from airflow_hive_acid.replication.policies.policy import policy
 
 #: Of each class what it needs at least.
 NEEDED: dict[str, dict[str, Any]] = {
@@ -150,3 +154,123 @@ def test_a_mapping_that_a_template_made_text_is_told_how_to_stay_one_and_is_not_
     with pytest.raises(AirflowFailException, match=r"variables of task t is of type str; .*native_obj=True") as told:
         task.execute(context())  # type: ignore[arg-type]
     assert "do-not-tell" not in str(told.value)
+
+
+class Outputs(Sequence[Any]):
+    """What the tasks of a mapped one have put out, as Airflow gives it to the next: neither a list nor a tuple."""
+
+    def __init__(self, *found: Any) -> None:
+        self.found = found
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.found[index]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "output"),
+    [
+        ("HiveAcidOperator", "sql", Outputs("SELECT 1", "SELECT 2")),
+        ("HiveAcidInsertOperator", "columns", Outputs("a", "b")),
+        ("HiveAcidMergeOperator", "clauses", Outputs({"action": "delete"})),
+        ("HiveAcidExportTableOperator", "partitions", Outputs({"k": 1})),
+        ("HiveAcidStreamOperator", "application_args", Outputs("--day", 1)),
+        ("HiveAcidReplicationOperator", "bootstrap", Outputs("p")),
+        ("HiveAcidGrabLeaseOperator", "objects", Outputs("db.t")),
+        ("HiveAcidPinOperator", "tables", Outputs("db.t")),
+        ("HiveAcidLeaseSensor", "objects", Outputs("db.t")),
+    ],
+)
+def test_what_a_mapped_task_has_put_out_is_a_list(name: str, field: str, output: Any) -> None:
+    task = kind_of(name)(task_id="t", **NEEDED[name])
+    setattr(task, field, output)
+    arguments.check_rendered(task, getattr(task, "_fields", lambda: task.takes)())
+
+
+def test_what_a_mapped_task_is_given_is_checked_when_it_runs_and_not_tried_again() -> None:
+    """Airflow makes the task of it only then, and would try again whatever its making raises."""
+    with DAG("d", schedule=None):
+        mapped: Any = operators.HiveAcidGrabLeaseOperator.partial(task_id="g", wait="60").expand(objects=[["db.t"], []])
+    task = mapped.unmap({"objects": []})
+    assert task.wait == 60
+    with pytest.raises(AirflowFailException, match="objects of task g is an empty list; give the tables"):
+        task.execute(context())
+
+
+class FindsItsScript(operators.HiveAcidOperator):
+    """Knows when it runs what it runs."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(sql=None, **given)  # type: ignore[arg-type]
+
+    def execute(self, context: Any) -> Any:
+        self.sql = 7  # type: ignore[assignment]
+        return super().execute(context)
+
+
+def test_a_class_of_ones_own_may_set_a_field_when_it_runs() -> None:
+    with pytest.raises(AirflowFailException, match="sql of task t is 7; give a statement"):
+        FindsItsScript(task_id="t").execute(context())
+    with pytest.raises(ValueError, match="sql of task t is None"):
+        operators.HiveAcidOperator(task_id="t", sql=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("HiveAcidExportOperator", "path"),
+        ("HiveAcidChangesOperator", "path"),
+        ("HiveAcidExportTableOperator", "location"),
+        ("HiveAcidImportTableOperator", "source"),
+        ("HiveAcidImportTableOperator", "location"),
+    ],
+)
+@pytest.mark.parametrize("given", [Path("/data"), PurePosixPath("/data")])
+def test_a_place_may_be_a_path(name: str, field: str, given: Any) -> None:
+    task = kind_of(name)(task_id="t", **{**NEEDED[name], field: given})
+    arguments.check_rendered(task, task.takes)
+
+
+def test_a_path_is_known_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ValueError, match="application of task t is of type PosixPath; give a path or URI"):
+        operators.HiveAcidStreamOperator(task_id="t", application=Path("/job.py"))  # type: ignore[arg-type]
+
+
+def test_numbers_and_durations_that_no_template_makes_are_numbers() -> None:
+    asks = operators.HiveAcidCompactOperator(
+        task_id="t", table="db.t", timeout="30", poll_interval=timedelta(seconds=2), number_of_buckets="None"
+    )  # type: ignore[arg-type]
+    assert (asks.timeout, asks.poll_interval, asks.number_of_buckets) == (30, 2, None)
+    pins: Any = operators.HiveAcidPinOperator(
+        task_id="p", name="p", tables=["db.t"], expires=timedelta(hours=1), max_bytes="9007199254740993", comment=7
+    )  # type: ignore[arg-type]
+    assert (pins.expires, pins.max_bytes) == (3600, 9007199254740993)
+    assert operators.HiveAcidOperator(task_id="o", sql="SELECT 1", xcom_rows="5").xcom_rows == 5  # type: ignore[arg-type]
+    serves: Any = operators.HiveAcidSparkServiceOperator(task_id="s", places="2", max_idle=timedelta(minutes=1))  # type: ignore[arg-type]
+    assert (serves.places, serves.max_idle) == (2, 60)
+    assert [arguments.number_of(given) for given in (Decimal("1.5"), 10**400, "x", True)] == [1.5, None, None, None]
+
+
+def test_a_template_begins_as_its_dag_says() -> None:
+    starts = {"variable_start_string": "<<", "variable_end_string": ">>"}
+    with DAG("d", schedule=None, jinja_environment_kwargs=starts):
+        operators.HiveAcidCompactionWorkerOperator(task_id="w", worker=1, requests="<< params.requests >>")
+    with pytest.raises(ValueError, match="requests of task w is '<< params"):
+        operators.HiveAcidCompactionWorkerOperator(task_id="w", worker=1, requests="<< params.requests >>")
+
+
+def test_a_policy_may_be_given_as_it_is() -> None:
+    one = policy({"name": "p", "source": "a", "destination": "b", "tables": ["db.*"]})
+    operators.HiveAcidReplicationOperator(task_id="r", policy=one)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("given", "names"), [(None, []), ("", []), ("day", ["day"]), (("a", "b"), ["a", "b"])])
+def test_one_name_is_a_list_of_one(given: Any, names: list[str]) -> None:
+    assert arguments.names_of(given) == names
+
+
+def test_one_lock_type_is_waited_for() -> None:
+    sensor: Any = sensors.HiveAcidLockReleasedSensor(task_id="t", table="db.t", lock_types="EXCLUSIVE")
+    assert sensor.trigger(None, 1.0).lock_types == ["EXCLUSIVE"]
