@@ -146,8 +146,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         given = [name for name, value in session.items() if value is not None]
         if given and not self._has_script:
             raise ValueError(
-                f"task {self.task_id} has typed arguments and no script of yours: {given[0]} would change nothing; use "
-                "HiveAcidOperator for it"
+                f"task {self.task_id} has typed arguments and no script of yours: {given[0]} would change nothing; "
+                "leave it out, or use HiveAcidOperator"
             )
         self.sql = sql
         self.one_transaction = one_transaction

@@ -89,6 +89,10 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(sql="", **kwargs)
+        if self.lease is not None:
+            raise ValueError(
+                f"task {self.task_id}: lease would change nothing: the commits of a stream ask for none; leave it out"
+            )
         described = {"source_format": source_format, "table": table, "stream": stream, "checkpoint": checkpoint}
         given = [name for name, value in described.items() if value is not None]
         if (application is None) == (not given):
@@ -133,6 +137,11 @@ class HiveAcidStreamOperator(HiveAcidOperator):
                 row_condition(sink["delete_when"], "delete_when")
         except HiveAcidError as problem:
             raise ValueError(f"task {self.task_id}, sink: {problem}") from None
+
+    @property
+    def _has_script(self) -> bool:
+        """It runs a program."""
+        return False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the application to its end.

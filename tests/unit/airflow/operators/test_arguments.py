@@ -274,3 +274,11 @@ def test_one_name_is_a_list_of_one(given: Any, names: list[str]) -> None:
 def test_one_lock_type_is_waited_for() -> None:
     sensor: Any = sensors.HiveAcidLockReleasedSensor(task_id="t", table="db.t", lock_types="EXCLUSIVE")
     assert sensor.trigger(None, 1.0).lock_types == ["EXCLUSIVE"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("variables", {"a": 1}), ("settings", {}), ("database", "w"), ("lease", {"lease_id": 1})]
+)
+def test_a_stream_refuses_what_it_would_not_ask(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"task t.*: {field} would change nothing.*leave it out"):
+        operators.HiveAcidStreamOperator(task_id="t", application="/job.py", **{field: value})
