@@ -95,7 +95,7 @@ class _Opened:
         # moving the predicate below the projection, where each value would be converted a second time.
         numbered = rows.selectExpr(*values, f"monotonically_increasing_id() as {_ROW}")
         nulls = " + ".join(f"if({schema.quoted(c.name)} is null, 1, 0)" for c in self._columns)
-        found = numbered.where(f"{_ROW} >= -({nulls})")
+        found = numbered.where(f"{_ROW} >= -({nulls})").drop(_ROW)
         # A char has its blanks, as one of a table: else the two would not be equal in a join.
         shown = [presented(schema.quoted(c.name), c) if c.is_char else schema.quoted(c.name) for c in self._columns]
         return project(found, shown) if any(c.is_char for c in self._columns) else found
