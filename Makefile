@@ -54,7 +54,12 @@ $(CLASSES): $(STAMP) scripts/class_archive.py
 
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
 test: install $(CLASSES)
-	@$(BIN)/python -m pytest -q -m "not story and "$(HERE) $(PARALLEL)
+	@$(BIN)/python -m pytest -q -m "not story and not crossing and "$(HERE) $(PARALLEL)
+
+## make test-crossings  features that meet: every kind of table x whatever is done to it x who dies, with real Sparks and DAGs
+.PHONY: test-crossings
+test-crossings: install $(CLASSES)
+	@$(BIN)/python -m pytest -q -m "crossing and not story and "$(HERE) $(PARALLEL)
 
 ## make test-stories   examples, demos, the README's DAG, a standalone cluster, Kubernetes: each as a whole, as users run it
 .PHONY: test-stories

@@ -4,7 +4,11 @@ import pytest
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 
-pytestmark = [pytest.mark.spark, pytest.mark.instead("postgresql")]
+pytestmark = [
+    pytest.mark.crossing("deleted rows x ways of asking"),
+    pytest.mark.spark,
+    pytest.mark.instead("postgresql"),
+]
 
 
 def test_deleted_rows_are_shown_by_property_and_by_option(engine):

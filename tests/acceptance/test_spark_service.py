@@ -21,7 +21,11 @@ from tests.acceptance.test_kill import PROGRAM, descendants, states, wait_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.backends("sqlite")]
+pytestmark = [
+    pytest.mark.crossing("a Spark service x who is killed"),
+    pytest.mark.spark,
+    pytest.mark.backends("sqlite"),
+]
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true', 'orc.stripe.size'='262144')"
 LONG = "INSERT INTO w.{} SELECT x.n, y.n, concat(x.n, '-', y.n) FROM v x CROSS JOIN v y"

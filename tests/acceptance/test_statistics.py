@@ -11,7 +11,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, SqlSyntaxError, Unsu
 from airflow_hive_acid.metastore.listing import read_history, shown_moment
 from airflow_hive_acid.metastore.names import table_name
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("statistics x kinds of tables x writers"), pytest.mark.spark]
 # ruff: noqa: S608 - names are the test's own
 
 FULL = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"

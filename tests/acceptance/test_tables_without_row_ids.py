@@ -6,7 +6,11 @@ import pytest
 
 from airflow_hive_acid.errors import BadRecordError
 
-pytestmark = [pytest.mark.spark, pytest.mark.instead("postgresql")]
+pytestmark = [
+    pytest.mark.crossing("tables without row ids x statements x compaction"),
+    pytest.mark.spark,
+    pytest.mark.instead("postgresql"),
+]
 # ruff: noqa: S608 - formats are the test's own
 
 

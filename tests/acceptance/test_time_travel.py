@@ -19,7 +19,7 @@ from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.maintenance import run_cleaner
 from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("time travel x pins, as the documents show it"), pytest.mark.spark]
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "streams" / "time-travel.md"
 
 

@@ -28,7 +28,7 @@ from airflow_hive_acid.sensors.replication import HiveAcidReplicationLagSensor
 from airflow_hive_acid.triggers.replication import ReplicationFreeTrigger, ReplicationNewsTrigger
 from tests.integration.replication.world import Watch, World
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.crossing("replication x DAG runs"), pytest.mark.airflow]
 
 POLICY = {"name": "sales", "source": "berlin", "destination": "madrid", "databases": ["sales"]}
 

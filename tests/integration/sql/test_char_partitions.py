@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("CHAR x partitions x statements"), pytest.mark.spark]
 
 
 def rows(engine: Engine, query: str) -> list[list[Any]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine import Engine
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("clauses that meet in one statement"), pytest.mark.spark]
 
 SETUP = """
 CREATE DATABASE w;

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("tables of other formats x conversion x retries"), pytest.mark.spark]
 
 ONCE = Once(("dag", "run", "task", "-1"), "1")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.interop.conditions import Record
     from tests.interop.programs import Step
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("random programs of DML"), pytest.mark.spark]
 
 #: One for each kind of table, four in make test-all; the long target runs 200.
 FEW = examples(16)

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
     Write = Callable[[Sequence[dict[str, Any]]], object]
 
-pytestmark = [pytest.mark.spark, pytest.mark.backends("sqlite")]
+pytestmark = [
+    pytest.mark.crossing("records that lack fields x constraints x ways in"),
+    pytest.mark.spark,
+    pytest.mark.backends("sqlite"),
+]
 
 TABLE = """CREATE DATABASE r;
 CREATE TABLE r.t (id INT NOT NULL, state STRING DEFAULT 'new', n INT CONSTRAINT small CHECK (n < 100))

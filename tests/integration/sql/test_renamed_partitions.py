@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("renamed partitions x statements"), pytest.mark.spark]
 
 
 def rows(engine: Engine) -> list[list[Any]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("replaced tables x readers and writers"), pytest.mark.spark]
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("changed columns x kinds of tables x writers"), pytest.mark.spark]
 
 ACID = "STORED AS ORC"
 INSERT_ONLY = "STORED AS {} TBLPROPERTIES ('transactional_properties'='insert_only')"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("temporary tables x statements"), pytest.mark.spark]
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 

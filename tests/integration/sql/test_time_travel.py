@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("time travel x compaction and drops"), pytest.mark.spark]
 
 KEY = TableName("s", "t")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("spellings of partitions x writers"), pytest.mark.spark]
 
 PLAIN = "STORED AS ORC TBLPROPERTIES ('transactional'='false')"
 KINDS = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("views x changed tables"), pytest.mark.spark]
 
 TABLES = """CREATE DATABASE s; USE s;
 CREATE TABLE t (id INT, name STRING, price DECIMAL(10,2)) STORED AS ORC;

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobSpec
     from tests.integration.engine.crashes.crashing import Process
 
-pytestmark = [
+pytestmark = [pytest.mark.crossing("crashes x a Spark service"),
     pytest.mark.spark, pytest.mark.backends("sqlite"),
     pytest.mark.rule("R4"), pytest.mark.rule("R5"), pytest.mark.rule("R14"),
 ]  # fmt: skip

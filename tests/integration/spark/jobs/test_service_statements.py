@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.backends("sqlite"), pytest.mark.rule("R5"), pytest.mark.rule("R14")]
+pytestmark = [
+    pytest.mark.crossing("statements x services that end"),
+    pytest.mark.spark,
+    pytest.mark.backends("sqlite"),
+    pytest.mark.rule("R5"),
+    pytest.mark.rule("R14"),
+]
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 STATEMENTS = {

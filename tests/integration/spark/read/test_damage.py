@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("damages x files x readers"), pytest.mark.spark]
 
 INSERTS, DELETES = "delta_0000001_0000001_0000", "delete_delta_0000002_0000002_0000"
 

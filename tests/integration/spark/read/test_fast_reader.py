@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import TableSnapshot
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("two readers x kinds of tables"), pytest.mark.spark]
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 TYPES = (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("tables of older Hives x readers and compaction"), pytest.mark.spark]
 
 INSERT, UPDATE, DELETE = 0, 1, 2
 EVENT = pa.schema(

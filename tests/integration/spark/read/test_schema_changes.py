@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("changed columns x readers"), pytest.mark.spark]
 
 WAYS = ("auto", "off")
 #: What a type may become, one after the other.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("streams x who dies x changed columns"), pytest.mark.spark]
 WAIT = 120.0
 SERVER = """
 import sys

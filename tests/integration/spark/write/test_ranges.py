@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("shared buckets x jobs"), pytest.mark.spark]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("sorted buckets x kinds of tables"), pytest.mark.spark]
 
 ORDERED = Bucketing(("a",), 4, "2", (("b", False), ("a", True)))
 MANY = "select cast(id % 50 as int), if(id % 7 = 0, null, concat('b', id % 11)) from range(0, 200)"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.crossing("random programs x kinds of tables x DDL"), pytest.mark.spark]
 
 #: One in make test.
 FEW = examples(4)
