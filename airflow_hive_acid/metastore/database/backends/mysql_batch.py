@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow_hive_acid.errors import MetastoreUnavailableError
 from airflow_hive_acid.metastore.database.backend import Result
 from airflow_hive_acid.metastore.database.layouts import layout_tag
 
@@ -30,7 +31,7 @@ _LONGEST = 256 * 1024
 class _Statement(NamedTuple):
     """A statement as the driver takes it.
 
-    :param fixed: parameters with a value of their own.
+    :param fixed: parameters with a value of their own; a step must give all others.
     :param writers: what makes the driver's values of parameters that need it.
     :param readers: per column of its rows what makes a value of what the driver gives, None where that is the value.
     """
@@ -72,18 +73,28 @@ def _send(connection: Connection, steps: Sequence[tuple[_Statement, Mapping[str,
     # Something between us and the server may not be able to do it, and says so.
     longest = _LONGEST if driver.server_capabilities & _MULTI_STATEMENTS else 0
     results: list[Result] = []
+    cursor = driver.cursor()
     try:
-        with driver.cursor() as cursor:
-            texts = [_with_values(cursor, statement, given) for statement, given in steps]
-            for first, last in _parts(texts, longest):
-                cursor.execute(";\n".join(texts[first:last]))
-                for number in range(first, last):
-                    if number > first and not cursor.nextset():
-                        raise AssertionError(f"no answer to a statement of a batch: {texts[number]}")
-                    results.append(_result(cursor, steps[number][0]))
-    except BaseException as error:
-        if not driver.open:
-            connection.invalidate(error if isinstance(error, Exception) else None)
+        texts = [_with_values(cursor, statement, given) for statement, given in steps]
+        for first, last in _parts(texts, longest):
+            cursor.execute(";\n".join(texts[first:last]))
+            for number in range(first, last):
+                if number > first and not cursor.nextset():
+                    raise MetastoreUnavailableError(
+                        f"the metastore's server, or a proxy in front of it, has answered {number - first} of "
+                        f"{last - first} statements that were sent in one text; connect to the server itself"
+                    )
+                results.append(_result(cursor, steps[number][0]))
+    except Exception as error:
+        dialect: Any = connection.dialect
+        lost = dialect.is_disconnect(error, driver, cursor)
+        if lost or not driver.open:
+            connection.invalidate(error)
+        if lost:  # what broke one connection, a restarted server perhaps, has broken the pool's others
+            connection.engine.dispose()
+        raise
+    except BaseException:
+        connection.invalidate()  # interrupted half way: nobody can tell any more which answer belongs to what
         raise
     return results
 
@@ -132,11 +143,14 @@ def _compile(statement: Executable, dialect: Dialect) -> _Statement | None:
     compiled: Any = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
     if compiled.post_compile_params:
         return None
+    names: Mapping[Any, str] = compiled.bind_names
+    wanted = {name for bound, name in names.items() if bound.required}
+    fixed = {name: value for name, value in compiled.params.items() if name not in wanted}
     writers = {
         name: writer
-        for bound, name in compiled.bind_names.items()
+        for bound, name in names.items()
         if (writer := bound.type.dialect_impl(dialect).bind_processor(dialect)) is not None
     }
     columns = getattr(statement, "selected_columns", ())
     readers = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
-    return _Statement(compiled.string, compiled.params, writers, readers)
+    return _Statement(compiled.string, fixed, writers, readers)

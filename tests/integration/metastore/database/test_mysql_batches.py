@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 from pymysql.connections import Connection as Driver
+from pymysql.connections import MySQLResult
+from pymysql.cursors import Cursor
 from pymysql.err import IntegrityError
 
+from airflow_hive_acid.errors import MetastoreUnavailableError
 from airflow_hive_acid.metastore.database.backend import Result, Step, execute_batch
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.leases.model import LeaseObject
@@ -128,3 +132,63 @@ def test_a_connection_that_is_lost_in_a_batch_is_not_used_again(client: Metastor
     client.database._sleep = lambda seconds: None
     before = client.database.run(lambda connection: connection.scalar(sa.select(NEXT_LOCK_ID.c.NL_NEXT)))
     assert client.database.run(operation) == before
+
+
+def test_after_a_restart_of_the_server_one_try_finds_out_about_all_connections(client: MetastoreClient) -> None:
+    """Not one after the other, with a pause before each next try."""
+    number = sa.select(sa.func.connection_id())
+    with contextlib.ExitStack() as held:
+        connections = [held.enter_context(client.database.transaction()) for _ in range(4)]
+        ids = [connection.execute(number).scalar_one() for connection in connections]
+    with sa.create_engine(client.database.url, poolclass=sa.pool.NullPool).connect() as connection:
+        for one in ids:
+            connection.execute(sa.text("KILL :id"), {"id": one})
+    pauses: list[float] = []
+    client.database._sleep = pauses.append
+    client.database.run(lambda connection: execute_batch(connection, [Step(_TAKEN, {"note": ""})]))
+    assert len(pauses) == 1
+
+
+def test_a_parameter_that_a_step_leaves_out_is_not_null(client: MetastoreClient) -> None:
+    with client.database.transaction() as connection, pytest.raises(KeyError, match="note"):
+        execute_batch(connection, [Step(_TAKEN)])
+
+
+def test_an_answer_that_is_missing_is_an_error_and_nothing_is_done(
+    client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody between us and the server said that he can do it, and cannot."""
+    with client.database.reading() as connection:
+        before = connection.scalar(sa.select(NEXT_LOCK_ID.c.NL_NEXT))
+    with monkeypatch.context() as patch:
+        patch.setattr(Cursor, "nextset", lambda cursor: None)
+        with (
+            pytest.raises(MetastoreUnavailableError, match=r"answered 1 of 2 .*to the server itself"),
+            client.database.transaction() as connection,
+        ):
+            execute_batch(connection, [Step(_TAKE, {"next": 5}), Step(_TAKE, {"next": 6})])
+    with client.database.reading() as connection:
+        assert connection.scalar(sa.select(NEXT_LOCK_ID.c.NL_NEXT)) == before
+
+
+def test_a_batch_that_is_interrupted_half_way_leaves_no_answer_to_whoever_comes_next(
+    client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[None] = []
+    read = MySQLResult.read
+
+    def interrupted(result: Any) -> None:
+        answers.append(None)
+        if len(answers) == 2:
+            raise KeyboardInterrupt
+        read(result)
+
+    with client.database.reading() as connection:
+        before = connection.scalar(sa.select(NEXT_LOCK_ID.c.NL_NEXT))
+    steps = [Step(_TAKE, {"next": number}) for number in (5, 6, 7)]
+    with monkeypatch.context() as patch:
+        patch.setattr(MySQLResult, "read", interrupted)
+        with pytest.raises(KeyboardInterrupt), client.database.transaction() as connection:
+            execute_batch(connection, steps)
+    with client.database.transaction() as connection:
+        assert execute_batch(connection, [Step(_TAKEN, {"note": "x"})])[0].rows == [(before, "x")]

@@ -12,6 +12,7 @@ from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
@@ -51,6 +52,11 @@ def test_no_sql_mode_of_the_server_changes_what_is_written(metastore_url: str, m
         first.commit()
         with pytest.raises(WriteConflictError):
             second.commit()
+        echo = sa.select(sa.bindparam("text", type_=sa.String))
+        texts = [text, "\\", "'; SELECT 1; -- ", '"', "\\'; SELECT 1; -- ", "\0\x1a\r\n`", "%s %(text)s"]
+        with client.database.transaction() as connection:
+            answers = execute_batch(connection, [Step(echo, {"text": one}) for one in texts])
+        assert [answer.rows for answer in answers] == [[(one,)] for one in texts]
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE-READ", "SERIALIZABLE"])
