@@ -33,6 +33,20 @@ def _(element: bytewise, compiler: Any, **options: Any) -> str:
     return str(compiler.process(element.clauses, **options))
 
 
+class is_at(FunctionElement[Any]):
+    """``is_at(column, number)``: whether they are equal, as two bounds: an ORDER BY of the column keeps its index."""
+
+    #: Not a Boolean, which SQLite and MySQL would compare with 1: no index finds anything by that.
+    type = sa.types.NullType()
+    inherit_cache = True
+
+
+@compiles(is_at)
+def _(element: is_at, compiler: Any, **options: Any) -> str:
+    column, number = (compiler.process(part, **options) for part in element.clauses)
+    return f"({column} >= {number} AND {column} <= {number})"
+
+
 class if_number(FunctionElement[str]):
     """A text; NULL instead of one that is no number where a cast of it would be an error."""
 

@@ -18,7 +18,7 @@ from sqlalchemy import bindparam, delete, func, insert, select
 from airflow_hive_acid.format.write_ids import MAX_ID
 from airflow_hive_acid.metastore.database.backend import Step
 from airflow_hive_acid.metastore.database.clock import clock_ms
-from airflow_hive_acid.metastore.database.expressions import smaller
+from airflow_hive_acid.metastore.database.expressions import is_at, smaller
 from airflow_hive_acid.metastore.database.layouts import either
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     MIN_HISTORY_LEVEL,
@@ -41,7 +41,10 @@ _OLDEST_OPEN = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == "o").sc
 #: In a statement of its own, so that the clock is read once and not for each row.
 _GAP_AGO = select(clock_ms() - bindparam("gap_timeout", type_=sa.BigInteger)).scalar_subquery()
 #: Ids at or below it that are missing were never opened or are gone: any row below a young one may still appear.
-_OLD_ENOUGH = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < _GAP_AGO).scalar_subquery()
+#: Looked for from the newest txn down: of a maximum MySQL and MariaDB would read all of TXNS.
+_OLD_ENOUGH = (
+    select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STARTED < _GAP_AGO).order_by(TXNS.c.TXN_ID.desc()).limit(1).scalar_subquery()
+)
 COUNTED = select(NEXT_TXN_ID.c.NTXN_NEXT - 1).scalar_subquery()
 """Where txns are counted: the largest txn id that was given. Under the lock of that row, ids and their rows become
 visible together and in order: nothing can appear below it any more."""
@@ -72,7 +75,7 @@ def _smallest_needed() -> sa.ColumnElement[int]:
     of_table = (t2w.c.T2W_DATABASE == _DB, t2w.c.T2W_TABLE == _TBL)
     of_each = (
         select(t2w.c.T2W_WRITEID)
-        .where(*of_table, t2w.c.T2W_TXNID >= opened.c.TXN_ID, t2w.c.T2W_TXNID <= opened.c.TXN_ID)
+        .where(*of_table, is_at(t2w.c.T2W_TXNID, opened.c.TXN_ID))
         .order_by(t2w.c.T2W_TXNID)
         .limit(1)
         .scalar_subquery()

@@ -26,7 +26,7 @@ from airflow_hive_acid.format.write_ids import (
 )
 from airflow_hive_acid.metastore.database.backend import Result, Step, backend_of, execute_batch, finish_batch
 from airflow_hive_acid.metastore.database.clock import statement_ms, statement_time
-from airflow_hive_acid.metastore.database.expressions import smaller
+from airflow_hive_acid.metastore.database.expressions import is_at, smaller
 from airflow_hive_acid.metastore.database.layouts import either
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.schema.hive_catalog import DBS, TABLE_PARAMS, TBLS
@@ -65,14 +65,17 @@ def _no_number() -> sa.ColumnElement[Any]:
 _NOW = select(statement_ms()).scalar_subquery()
 _OLD = TXNS.alias("old")
 _BELOW = TXNS.alias("below")
+# From the newest txn down to the first that is not young: of a maximum MySQL and MariaDB would read all of TXNS.
 _BOUND = (
-    select(func.coalesce(func.max(_OLD.c.TXN_ID), 0).label("txn_id"))
+    select(_OLD.c.TXN_ID.label("txn_id"))
     .where(_OLD.c.TXN_STARTED <= _NOW - _GAP)
+    .order_by(_OLD.c.TXN_ID.desc())
+    .limit(1)
     .cte("bound")
 )
 #: The largest txn that is not young: below it nothing can appear any more, however young a row there is, because ids
 #: are given in order. Where txns are counted, ids become visible in order, and none is missing below the count.
-_BOUNDARY = either(select(_BOUND.c.txn_id).scalar_subquery(), COUNTED)
+_BOUNDARY = either(func.coalesce(select(_BOUND.c.txn_id).scalar_subquery(), 0), COUNTED)
 _NEIGHBOURS = (
     select(
         TXNS.c.TXN_ID,
@@ -179,11 +182,11 @@ def _of_states(
     found = []
     for state in ("o", "a"):
         ended = TXNS.alias(f"of_txns_{state}")
-        # There is one at most. In the order of the index by which it is to be found, and not as an equality, which
-        # would do away with the order: the other index would read all write ids of the table.
+        # There is one at most. In the order of the index by which it is to be found, and on PostgreSQL not as an
+        # equality, which would do away with the order: the other index would read all write ids of the table.
         write_id = (
             select(_OTHER.c.T2W_WRITEID)
-            .where(same, _OTHER.c.T2W_TXNID >= ended.c.TXN_ID, _OTHER.c.T2W_TXNID <= ended.c.TXN_ID)
+            .where(same, is_at(_OTHER.c.T2W_TXNID, ended.c.TXN_ID))
             .order_by(_OTHER.c.T2W_TXNID)
             .limit(1)
             .scalar_subquery()

@@ -22,7 +22,7 @@ from airflow_hive_acid.metastore.database.clock import (
     clock_timestamp_before,
     statement_ms,
 )
-from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
+from airflow_hive_acid.metastore.database.expressions import as_double, bytewise, is_at
 from airflow_hive_acid.metastore.database.layouts import find_layout, standard_columns
 
 if TYPE_CHECKING:
@@ -152,6 +152,13 @@ def _hurry(connection: Any, record: Any) -> None:
 @compiles(bytewise, "mysql")
 def _(element: bytewise, compiler: Any, **options: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **options)} AS BINARY)"
+
+
+@compiles(is_at, "mysql")
+def _(element: is_at, compiler: Any, **options: Any) -> str:
+    # A bound that depends on another row is none of an index there: all rows before it would be read for each.
+    column, number = (compiler.process(part, **options) for part in element.clauses)
+    return f"({column} = {number})"
 
 
 @compiles(as_double, "mysql")
