@@ -14,7 +14,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.cache.cache import CachedCatalog
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.catalog.values.partition_conditions import Compare
-from airflow_hive_acid.metastore.database.backends import pipeline
+from airflow_hive_acid.metastore.database.backends import mysql_batch, pipeline
 from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
@@ -30,11 +30,15 @@ def test_ids_and_lists_are_taken_in_one_round_trip(
         txn.add_partitions(T, ["p=1"])
     open_one = client.begin({T: "insert"}, partitioned=[T])
     asked: list[str] = []
-    run = pipeline.run
+    run, send = pipeline.run, mysql_batch._send
 
     def counting(driver: Any, info: Any, statements: Any, commit: Any) -> Any:
         asked.extend(["one round trip"] if statements else [])
         return run(driver, info, statements, commit)
+
+    def sending(connection: sa.Connection, steps: Any) -> Any:
+        asked.extend(["one round trip"] if steps else [])
+        return send(connection, steps)
 
     def single(*call: Any) -> None:
         if backend == "postgresql" or "TBLS" in call[2]:  # BEGIN and the clock are none of a server's
@@ -42,6 +46,7 @@ def test_ids_and_lists_are_taken_in_one_round_trip(
 
     sa.event.listen(client.database.engine, "before_cursor_execute", single)
     monkeypatch.setattr(pipeline, "run", counting)
+    monkeypatch.setattr(mysql_batch, "_send", sending)
     found = client.valid_write_ids_and_table_ids([T, X, "db.none"])
     assert len(asked) == 1, asked
     ids = {table.qualified_name: table.id for table in client.catalog.get_tables([T, X])}
