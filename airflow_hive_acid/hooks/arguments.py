@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_hive_acid.airflow_versions import is_made_of_mapped
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -52,7 +52,7 @@ class Argument:
         return (not given and value in self.optional) or bool(self.fits(value))
 
 
-Takes = Mapping[str, Argument]
+Takes: TypeAlias = "Mapping[str, Argument]"
 """What a class of tasks takes, by name of the field."""
 
 
