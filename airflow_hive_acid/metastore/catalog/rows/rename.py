@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.database.database import Features
 
 _HISTORY = (MIN_HISTORY_WRITE_ID, "MH_DATABASE", "MH_TABLE")
-_OURS = ((HIVE_ACID_CLEANING, "HCL_DATABASE", "HCL_TABLE"), (HIVE_ACID_TRASH, "HTR_DATABASE", "HTR_TABLE"))
+_TRASH = (HIVE_ACID_TRASH, "HTR_DATABASE", "HTR_TABLE", "HTR_PARTITION")
+_OURS = ((HIVE_ACID_CLEANING, "HCL_DATABASE", "HCL_TABLE"), _TRASH[:3])
 _BY_TABLE = ((TXN_TO_WRITE_ID, "T2W_DATABASE", "T2W_TABLE"), (NEXT_WRITE_ID, "NWI_DATABASE", "NWI_TABLE"))
 _OF_ANOTHER = (*_BY_TABLE, (TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE"))
 _BY_PARTITION = (
@@ -77,7 +78,7 @@ def rename_table_rows(
         tables.append(_HISTORY)
     if features.decisions:  # our tables' version 5
         tables += _OURS
-        _move_trashed(connection, table, None, table.location, location)
+        _move_trashed(connection, table, table.location, location)
     for target, database, name in tables:
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
         connection.execute(of_table.values({database: new.database, name: new.name}))
@@ -101,11 +102,8 @@ def rename_partition_rows(
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(storage)).values(LOCATION=new.location))
     _move_dropped(connection, table, partition.name, partition.location, new.location)
     if features.decisions:
-        _move_trashed(connection, table, partition.name, partition.location, new.location)
-        trash = HIVE_ACID_TRASH.c
-        of_old = trash.HTR_DATABASE == table.db, trash.HTR_TABLE == table.name, trash.HTR_PARTITION == partition.name
-        connection.execute(update(HIVE_ACID_TRASH).where(*of_old).values(HTR_PARTITION=new.name))
-    for target, database, name, part in _BY_PARTITION:
+        _move_trashed(connection, table, partition.location, new.location)
+    for target, database, name, part in (*_BY_PARTITION, *([_TRASH] if features.decisions else [])):
         for old_name, new_name in _respelled(connection, target, table, partition.name, new.name):
             of_old = target.c[database] == table.db, target.c[name] == table.name, target.c[part] == old_name
             if target is TXN_COMPONENTS and is_escaped_twice(old_name):
@@ -140,18 +138,16 @@ def _move_locations(connection: Connection, table: Table, location: str) -> None
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(of_partitions)).values(LOCATION=rewritten))
 
 
-def _move_trashed(connection: Connection, table: Table, partition: str | None, old: str, new: str) -> None:
+def _move_trashed(connection: Connection, table: Table, old: str, new: str) -> None:
     """Let the trash know where something lies that belongs to a batch and is not moved there yet: it joins the batch
     from its new place, or of two batches neither would be whole."""
     if old == new:
         return
     trash = HIVE_ACID_TRASH.c
-    of_object = [trash.HTR_DATABASE == table.db, trash.HTR_TABLE == table.name]
-    if partition is not None:
-        of_object.append(trash.HTR_PARTITION == partition)
     inside = trash.HTR_SOURCE.startswith(f"{old}/", autoescape=True)
+    of_old = trash.HTR_DATABASE == table.db, trash.HTR_TABLE == table.name, inside
     moved = literal(new, String) + func.substr(trash.HTR_SOURCE, len(old) + 1)
-    connection.execute(update(HIVE_ACID_TRASH).where(*of_object, inside).values(HTR_SOURCE=moved))
+    connection.execute(update(HIVE_ACID_TRASH).where(*of_old).values(HTR_SOURCE=moved))
 
 
 def _move_dropped(connection: Connection, table: Table, partition: str | None, old: str, new: str) -> None:
