@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from airflow_hive_acid import errors
 from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException
+from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks import stats
+from airflow_hive_acid.hooks.arguments import check_rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.transactions.claims import Once
-    from airflow_hive_acid.errors import HiveAcidError
+    from airflow_hive_acid.hooks.arguments import Takes
     from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.settings import Settings
 
@@ -170,6 +172,17 @@ def fail_task(error: HiveAcidError) -> NoReturn:
     if error.retryable:
         raise AirflowException(text) from error
     raise AirflowFailException(text) from error
+
+
+def require_rendered(task: Any, takes: Takes) -> None:
+    """End a task, before it begins anything, whose rendered fields are not what it takes.
+
+    :raises AirflowFailException: names task, field and remedy.
+    """
+    try:
+        check_rendered(task, takes)
+    except HiveAcidError as error:
+        fail_task(error)
 
 
 def _fitting(text: str, longest: int = _LONGEST) -> str:

@@ -25,7 +25,6 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.hooks.arguments import (
     Takes,
     check_parsed,
-    check_rendered,
     count,
     optional_mapping,
     optional_text,
@@ -44,6 +43,7 @@ from airflow_hive_acid.hooks.tasks import (
     longest_wait,
     once_of,
     patience,
+    require_rendered,
     stop_on_kill,
 )
 from airflow_hive_acid.operators.lineage import TellsLineage
@@ -199,10 +199,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         from airflow_hive_acid.hooks.leases import kept_lease
         from airflow_hive_acid.hooks.transactions import EMPTY
 
-        try:
-            check_rendered(self, self._fields())
-        except HiveAcidError as error:
-            fail_task(error)
+        require_rendered(self, self._fields())
         spark_conf = self.lineage_conf(context, self.spark_conf or {})
         hook = HiveAcidHook(
             self.hive_acid_conn_id,

@@ -10,12 +10,11 @@ from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.arguments import (
     Takes,
     check_parsed,
-    check_rendered,
     many,
     optional_mapping,
     optional_text,
 )
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task, stop_on_kill, unique_scope
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task, require_rendered, stop_on_kill, unique_scope
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -152,10 +151,7 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.transactions import EMPTY
 
-        try:
-            check_rendered(self, self.takes)
-        except HiveAcidError as error:
-            fail_task(error)
+        require_rendered(self, self.takes)
         spark_conf = self.lineage_conf(context, self.spark_conf or {})
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=spark_conf)
         # The tries of a task instance have one name: a later one takes over at once what an earlier one ran. Another

@@ -24,7 +24,7 @@ from airflow_hive_acid.hooks.arguments import (
     texts,
 )
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task, require_rendered
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -209,10 +209,7 @@ class HiveAcidPinOperator(BaseOperator):
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
         from airflow_hive_acid.metastore.txns import overdue
 
-        try:
-            check_rendered(self, self.takes)
-        except HiveAcidError as error:
-            fail_task(error)
+        require_rendered(self, self.takes)
         instance = context["ti"]
         run = f"{instance.dag_id} {instance.run_id} {instance.task_id} {instance.map_index}"
         comment = f"{self.comment} ({run})" if self.comment else run

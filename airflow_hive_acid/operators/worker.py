@@ -23,7 +23,7 @@ from airflow_hive_acid.hooks.arguments import (
 )
 from airflow_hive_acid.hooks.assets import COMPACTIONS, announce
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import Running, fail_task, stop_on_kill, worker_id
+from airflow_hive_acid.hooks.tasks import Running, fail_task, require_rendered, stop_on_kill, worker_id
 from airflow_hive_acid.triggers.readiness import CleaningReadyTrigger, WorkWaitsTrigger
 
 if TYPE_CHECKING:
@@ -265,10 +265,7 @@ class HiveAcidCleanOperator(BaseOperator):
 
 def _seconds_given(task: HiveAcidPlanWorkersOperator | HiveAcidCleanOperator) -> float:
     """How long a task waits, now that its fields are rendered."""
-    try:
-        check_rendered(task, task.takes)
-    except HiveAcidError as error:
-        fail_task(error)
+    require_rendered(task, task.takes)
     return float(seconds_of(task.wait_seconds))
 
 

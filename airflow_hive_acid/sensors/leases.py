@@ -32,7 +32,7 @@ class HiveAcidLeaseSensor(MetastoreSensor):
     template_fields: Sequence[str] = ("objects", "type", "hive_acid_conn_id")
     ui_color = "#fff2cc"
     takes: ClassVar[Takes] = {
-        "objects": texts("the tables or partitions to lease, as db.table or db.table/k=v"),
+        "objects": texts("tables or partitions, as db.table or db.table/k=v"),
         "type": some_text("x, exclusive, or s, shared"),
     }
 

@@ -21,7 +21,7 @@ from airflow_hive_acid.maintenance.doctor.rules import Check
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.settings import Source
 
-pytestmark = [pytest.mark.crossing("missing files x readers x kinds of tables"), pytest.mark.spark]
+pytestmark = [pytest.mark.spark]
 # ruff: noqa: S608 - names are the test's own
 
 INSERT_ONLY = "TBLPROPERTIES ('transactional'='true', 'transactional_properties'='insert_only')"
