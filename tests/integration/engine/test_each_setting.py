@@ -292,9 +292,10 @@ def test_events_leave_a_store_at_the_age_of_the_setting(monkeypatch, values, age
         copy_from=lambda *_, **__: None, first_event_id=lambda: 1, register=lambda *_: None,
         purge=lambda *, before: purged.append(before),
     )  # fmt: skip
-    monkeypatch.setattr(cycles, "PolicyRecord", lambda *_: SimpleNamespace(read=lambda: SimpleNamespace(position=5)))
+    state = SimpleNamespace(position=5, seen=None, begins_anew=False)
+    monkeypatch.setattr(cycles, "PolicyRecord", lambda *_: SimpleNamespace(read=lambda: state))
     monkeypatch.setattr(cycles, "destination_clock", lambda _: lambda: 10**9 * 1000)
-    source = SimpleNamespace(client=SimpleNamespace(notifications=None))
+    source = SimpleNamespace(client=SimpleNamespace(notifications=SimpleNamespace(current_event_id=lambda: 5)))
     target = SimpleNamespace(client=SimpleNamespace(database=None), settings=given(**values))
     cycles._fill(store, SimpleNamespace(name="nightly"), source, target)
     assert purged == [10**9 - age]
