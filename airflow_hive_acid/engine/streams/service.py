@@ -40,7 +40,7 @@ from airflow_hive_acid.errors import (
     WriteConflictError,
 )
 from airflow_hive_acid.format.jobs import DATAFRAME, Column, JobError, Source
-from airflow_hive_acid.format.streams import BATCH_VIEW, DELETED, StreamOptions
+from airflow_hive_acid.format.streams import BATCH_VIEW, DELETED, NO_QUERY, StreamOptions
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql import parse_script
@@ -283,6 +283,7 @@ class _Running:
             raise InvalidArgumentsError(f"a stream cannot {question['ask']} now; it begins a micro-batch, or closes")
         batch = int(question["batch"])
         if batch <= self.batch:
+            self._require_repetition(batch, question.get("offsets"))
             log.info("micro-batch %s of %s was committed before; it is skipped", batch, self._options.stream)
             return {"is": "committed", "again": True}
         if self._left:
@@ -303,6 +304,25 @@ class _Running:
             # It is committed, whatever becomes of the count.
             log.warning("the deltas of %s could not be counted: %s", table.qualified_name, problem)
         return {"is": "committed", "again": False, "txn_id": result.txn_id, "inserted": result.inserted}
+
+    def _require_repetition(self, batch: int, offsets: dict[str, Any] | None) -> None:
+        """Refuse to skip a micro-batch that a query has made anew under a number that is taken: its rows would be lost.
+
+        Spark begins a micro-batch after it has noted the end of the one before, so what it repeats is the last one.
+
+        :param offsets: up to where its sources are read, None when Spark does not tell.
+        """
+        if self._options.source == NO_QUERY:
+            return  # a program of one's own repeats what it likes
+        found = self._context.client.streams.find(self._options.stream)
+        if batch == found.batch and repeats(found.offsets, offsets):
+            return
+        raise InvalidArgumentsError(
+            f"micro-batch {batch} of stream {self._options.stream} is no repetition of what was committed: the stream "
+            f"has committed up to micro-batch {found.batch}, and the checkpoint of the query is older, as one that "
+            f"was restored or copied. Which of its rows are in {found.table} already, nobody can tell. Go on from the "
+            "checkpoint that the stream had last, or give the stream another name to apply all that this one brings"
+        )
 
     def _apply_patiently(self, batch: int, known: _Planned) -> StatementResult:
         """Apply a micro-batch, again on a new snapshot when others have changed the same: the stream goes on then."""
@@ -425,6 +445,16 @@ def _text(options: StreamOptions, table: Table, found: Reconciled) -> str:
         new["condition"] = f"NOT s.{DELETED}"
     clauses.append(new)
     return merge_statement(table.qualified_name, rows, on, clauses)
+
+
+def repeats(committed: str | None, offsets: dict[str, Any] | None) -> bool:
+    """Whether a micro-batch may be the committed one of its number: both end where the other does, as far as is known.
+
+    :param committed: what its commit said of the sources, as JSON text.
+    """
+    before = (json.loads(committed) if committed else {}).get("ends")
+    now = (offsets or {}).get("ends")
+    return before is None or now is None or before == now
 
 
 def _columns(table: Table) -> list[Column]:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_hive_acid.errors import BadRecordError, ConfigurationError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Insert, JobError, JobResult, JobSpec, Merge
 from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
-from airflow_hive_acid.format.streams import CHOICES, SPOOL, StreamOptions, check_sink, open_question
+from airflow_hive_acid.format.streams import CHOICES, NO_QUERY, SPOOL, StreamOptions, check_sink, open_question
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import TableSnapshot
 
 _QUERY_ID = "sql.streaming.queryId"
-_NO_QUERY = "-"
-"""Source of micro-batches that a program gives the sink by itself, outside of a query."""
 _IDLE_SECONDS = 60.0
 
 
@@ -124,21 +122,19 @@ class HiveAcidSink:
         self._conversation: Conversation | None = None
         self._session: SparkSession | None = None
         self._dataset: Any = None
-        self._seen = -1
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; when it returns, the micro-batch is committed."""
         source = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if self._conversation is None or self._options.source != (source or _NO_QUERY):
-            self._open(rows.sparkSession, source or _NO_QUERY)
-        if batch_id <= self._seen:
-            return
+        if self._conversation is None or self._options.source != (source or NO_QUERY):
+            self._open(rows.sparkSession, source or NO_QUERY)
         given = [[field.name, field.dataType.simpleString()] for field in rows.schema.fields]
         aside = self._set_aside(rows, given)
-        answer = self._ask({"ask": "begin", "batch": batch_id, "columns": given, "aside": aside})
+        begin = {"ask": "begin", "batch": batch_id, "columns": given, "aside": aside}
+        # Also of one that seems to be committed: with which rows, only the record of the stream can tell.
+        answer = self._ask(begin | {"offsets": _offsets(rows.sparkSession, self._options.source)})
         while answer["is"] == "step":
             answer = self._ask(self._done(spec_from_json(answer["spec"]), rows, batch_id))
-        self._seen = batch_id
 
     def close(self) -> None:
         """Let another process go on with the stream at once; otherwise it has to wait until this one counts as dead."""
@@ -157,7 +153,7 @@ class HiveAcidSink:
         self._options = replace(self._options, source=source, application_id=spark.sparkContext.applicationId)
         self._session = step_session(spark, {})
         conversation = Conversation.of(spark, spool, _IDLE_SECONDS)
-        self._seen = int(conversation.open(open_question(self._options))["batch"])
+        conversation.open(open_question(self._options))
         self._conversation = conversation
 
     def _set_aside(self, rows: DataFrame, given: list[list[str]]) -> list[str]:
@@ -262,15 +258,23 @@ def _clear(fs: HadoopFilesystem, staging: str) -> None:
 
 
 def _offsets(spark: SparkSession, source: str) -> dict[str, Any] | None:
-    """Up to where the sources of a query are read with this micro-batch, None when Spark does not tell."""
-    if source == _NO_QUERY:
+    """Up to where the sources of a query are read with this micro-batch, None when Spark does not tell.
+
+    ``sources`` is for people; ``ends`` is the same in every repetition, whatever the sources are called.
+    """
+    if source == NO_QUERY:
         return None
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     try:
         # The query belongs to the session that started it; this one is a copy, and what both share knows it.
         query = session.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(source))
-        text = None if query is None else query.availableOffsets().toString()
+        if query is None:
+            return None
+        progress = query.availableOffsets()
+        offsets, ends = progress.valuesIterator(), []
+        while offsets.hasNext():
+            ends.append(str(offsets.next().json()))
     except Py4JError:
         return None
-    return None if text is None else {"sources": text}
+    return {"sources": progress.toString(), "ends": sorted(ends)}

@@ -51,8 +51,8 @@ class Application:
         self.opened = self.talk.open(open_question(self.options))
         return self
 
-    def begin(self, batch, columns=(("a", "int"), ("b", "string"))):
-        return self.talk.ask({"ask": "begin", "batch": batch, "columns": [list(c) for c in columns]})
+    def begin(self, batch, columns=(("a", "int"), ("b", "string")), **told):
+        return self.talk.ask({"ask": "begin", "batch": batch, "columns": [list(c) for c in columns], **told})
 
     def write(self, answer, **told):
         assert answer["is"] == "step"
@@ -60,7 +60,7 @@ class Application:
         return {"ask": "result", "result": to_json(result), **told}
 
     def batch(self, number, columns=(("a", "int"), ("b", "string")), **told):
-        answer = self.begin(number, columns)
+        answer = self.begin(number, columns, **told)
         return self.talk.ask(self.write(answer, **told)) if answer["is"] == "step" else answer
 
     def die(self):
@@ -155,6 +155,37 @@ def test_micro_batches_are_committed_in_order_and_replayed_ones_are_skipped(clie
     assert [(s.committed, s.problem) for s in here.stop()] == [(3, None)]
     found = client.streams.find("s")
     assert (found.batch, found.rows, found.offsets, found.running) == (2, 3, '{"sources": "2"}', False)
+
+
+@pytest.mark.parametrize(("number", "end"), [(2, "21"), (1, "20"), (0, "0")])
+def test_a_number_that_is_taken_is_refused_to_rows_of_an_older_checkpoint(client, table, process, fake, number, end):
+    """
+    t1  stream s commits micro-batches 0 to 2, up to offset 20
+    t2  its query is started from an older checkpoint, and makes a micro-batch of all that the source has since
+    t3  then from the right one, which repeats the last micro-batch
+    """
+    app = Application(process().spool, fake).open()
+    for each in range(3):
+        app.batch(each, offsets={"ends": [str(each * 10)]})
+    app.talk.close()
+    restored = Application(process().spool, fake).open()
+    with pytest.raises(InvalidArgumentsError, match=r"up to micro-batch 2, and the checkpoint .* is older"):
+        restored.batch(number, offsets={"ends": [end]})
+    restored.talk.close()
+    right = Application(process().spool, fake).open()
+    assert right.batch(2, offsets={"ends": ["20"]}) == {"is": "committed", "again": True}
+    assert right.batch(3, offsets={"ends": ["30"]})["again"] is False
+    right.talk.close()
+    assert len(visible(client, table)) == 4
+
+
+def test_a_program_that_numbers_its_micro_batches_itself_may_repeat_any(client, table, process, fake):
+    app = Application(process().spool, fake, source="-").open()
+    for number in (0, 1):
+        app.batch(number)
+    assert [app.batch(number)["again"] for number in (0, 1, 2)] == [True, True, False]
+    app.talk.close()
+    assert len(visible(client, table)) == 3
 
 
 STEPS = ["begin", "written", "publishing", "committing", "committed"]

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -160,6 +161,46 @@ def test_a_poison_record_stops_the_stream_with_its_row_named_and_nothing_of_it_w
     twice.add({"id": 7, "n": "1"}, {"id": 7, "n": "2"})
     with pytest.raises(Exception, match=r"stream u has several rows with id = \(7\) in one micro-batch; say latest_by"):
         twice.run("id bigint, n string", doubled)
+
+
+@pytest.mark.backends("sqlite")
+def test_a_restored_checkpoint_is_refused_and_the_last_one_repeats_its_last_micro_batch(
+    engine: Engine, client: MetastoreClient, spool: str, source: Source, tmp_path: Path
+) -> None:
+    """
+    t1  the stream commits micro-batch 0; its checkpoint is copied; it commits micro-batches 1 and 2
+    t2  the copy is put back, and other rows have come: its query makes micro-batches of its own
+    t3  the last checkpoint is back, as if Spark had died after the commit of micro-batch 2
+    """
+    engine.run("CREATE DATABASE w; CREATE TABLE w.t (id BIGINT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    checkpoint, older, last = (tmp_path / "source" / name for name in ("cp", "older", "last"))
+
+    def run() -> None:
+        sink = hive_acid_sink("w.t", stream="s", spool=spool)
+        try:
+            source.run("id bigint", sink)
+        finally:
+            sink.close()
+
+    source.add({"id": 0})
+    run()
+    shutil.copytree(checkpoint, older)
+    source.add({"id": 1})
+    source.add({"id": 2})
+    run()
+    checkpoint.rename(last)
+    older.rename(checkpoint)
+    source.add({"id": 3})
+    with pytest.raises(StreamingQueryException, match="the checkpoint of the query is older"):
+        run()
+    assert engine.query("SELECT id FROM w.t ORDER BY id").rows == [[0], [1], [2]]
+    shutil.rmtree(checkpoint)
+    last.rename(checkpoint)
+    for entry in (checkpoint / "commits").glob("*2*"):
+        entry.unlink()
+    run()
+    assert engine.query("SELECT id FROM w.t ORDER BY id").rows == [[0], [1], [2], [3]]
+    assert json.loads(str(client.streams.find("s").offsets))["ends"] == ['{"logOffset":3}']
 
 
 def blocks_of_the_page() -> list[str]:
