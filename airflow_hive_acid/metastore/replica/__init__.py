@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         write_records,
     )
     from airflow_hive_acid.metastore.replica.source import txns_of, uncleaned_compactions
+    from airflow_hive_acid.metastore.replica.waiting import ended_here, given_up, why_lost
 else:
     __getattr__ = lazily(
         __name__,
@@ -47,7 +48,9 @@ else:
             "came_up_to": "records",
             "cut_run": "overwritten",
             "diverged": "acid",
+            "ended_here": "waiting",
             "forget_records": "records",
+            "given_up": "waiting",
             "mark_failed_over": "records",
             "mark_target": "records",
             "open_mapped_txns": "acid",
@@ -64,6 +67,7 @@ else:
             "uncleaned_compactions": "source",
             "unmap": "acid",
             "unmark_target": "records",
+            "why_lost": "waiting",
             "write_records": "records",
         },
     )
@@ -82,7 +86,9 @@ __all__ = [
     "came_up_to",
     "cut_run",
     "diverged",
+    "ended_here",
     "forget_records",
+    "given_up",
     "mark_failed_over",
     "mark_target",
     "open_mapped_txns",
@@ -99,5 +105,6 @@ __all__ = [
     "uncleaned_compactions",
     "unmap",
     "unmark_target",
+    "why_lost",
     "write_records",
 ]

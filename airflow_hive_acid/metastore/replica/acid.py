@@ -27,7 +27,7 @@ from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_deletes
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.backend import lock_open_txns
 from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
-from airflow_hive_acid.metastore.database.codes import AbortReason, TxnState, TxnType
+from airflow_hive_acid.metastore.database.codes import AbortReason, TxnType
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.notifications import events
@@ -39,6 +39,7 @@ from airflow_hive_acid.metastore.replica.records import (
     require_target,
     write_records,
 )
+from airflow_hive_acid.metastore.replica.waiting import waiting_txns, why_lost
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
@@ -55,7 +56,7 @@ from airflow_hive_acid.metastore.txns import events as txn_events
 from airflow_hive_acid.metastore.txns.aborts import abort_rows
 from airflow_hive_acid.metastore.txns.replicas import mapped
 from airflow_hive_acid.metastore.txns.statistics import forget
-from airflow_hive_acid.metastore.txns.txns import OpenRequest, open_txns, txn_facts
+from airflow_hive_acid.metastore.txns.txns import OpenRequest, open_txns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,10 +79,6 @@ _FIRST = insert(NEXT_WRITE_ID).values(
 _PAIR = insert(TXN_TO_WRITE_ID).values(
     T2W_TXNID=bindparam("txn_id"), T2W_DATABASE=bindparam("db"), T2W_TABLE=bindparam("tbl"),
     T2W_WRITEID=bindparam("write_id"),
-)  # fmt: skip
-_OWNERS = select(TXN_TO_WRITE_ID.c.T2W_WRITEID, TXN_TO_WRITE_ID.c.T2W_TXNID).where(
-    TXN_TO_WRITE_ID.c.T2W_DATABASE == bindparam("db"), TXN_TO_WRITE_ID.c.T2W_TABLE == bindparam("tbl"),
-    TXN_TO_WRITE_ID.c.T2W_WRITEID.in_(_IDS),
 )  # fmt: skip
 _COMMIT = update(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").values(TXN_STATE="c")
 _ALIVE = update(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=clock_ms())
@@ -227,22 +224,15 @@ class _Resolved:
         found = cls([], [], [], {})
         lost: dict[str, str] = {}
         for table in tables:
-            owners: dict[int, int] = {}
-            for part in chunks(sorted(table.known.open)):
-                of_table = {"db": table.name.database, "tbl": table.name.name, "ids": list(part)}
-                owners.update(connection.execute(_OWNERS, of_table).all())
-            facts = txn_facts(connection, list(owners.values()))
-            for write_id, txn_id in sorted(owners.items()):
-                state = facts[txn_id].state if txn_id in facts else TxnState.COMMITTED
+            waiting = waiting_txns(connection, table.name, table.known.open)
+            why = why_lost(table.known.open - waiting.keys(), table.write_ids)
+            if why is not None:
+                lost[str(table.name)] = why
+            for write_id, txn_id in sorted(waiting.items()):
                 valid = table.write_ids.is_valid(write_id)
-                if state is TxnState.ABORTED and (valid or write_id in table.write_ids.open):
-                    lost[str(table.name)] = (
-                        f"txn {txn_id} of write id {write_id} was aborted here by others than replication, and the "
-                        "source has not aborted it"
-                    )
-                elif state is TxnState.OPEN and write_id in table.write_ids.open:
+                if write_id in table.write_ids.open:
                     found.waiting.append(txn_id)
-                elif state is TxnState.OPEN:
+                else:
                     (found.committed if valid else found.aborted).append(txn_id)
                     if valid:
                         found.top[table.name] = (txn_id, write_id)

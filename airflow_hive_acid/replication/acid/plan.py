@@ -171,17 +171,21 @@ def leftovers(listing: Iterable[FileEntry], known: ValidWriteIdList, own_txns: C
     """Directories at the replica that only a sync can have made and that belong to none that ended.
 
     The replica's compactions stop below its first open id, and nobody else writes there.
+
+    :param known: what came here; of its open ids those that have a txn here that is still open.
     """
-    found = []
-    for name in sorted({e.path.split("/")[0] for e in listing if "/" in e.path}):
-        directory = None if is_hidden(name) else parse_directory(name)
-        if directory is None:
-            continue
-        low, high = max(1, directory.min_write_id), directory.max_write_id
-        unknown = high > known.high_watermark or any(low <= w <= high for w in known.open)
-        if unknown or (directory.visibility_txn_id and directory.visibility_txn_id in own_txns):
-            found.append(name)
-    return tuple(found)
+    names = sorted({e.path.split("/")[0] for e in listing if "/" in e.path})
+    return tuple(name for name in names if is_left_behind(name, known, own_txns))
+
+
+def is_left_behind(name: str, known: ValidWriteIdList, own_txns: Collection[int]) -> bool:
+    """Whether a directory is one of :func:`leftovers`."""
+    directory = None if is_hidden(name) else parse_directory(name)
+    if directory is None:
+        return False
+    low, high = max(1, directory.min_write_id), directory.max_write_id
+    unknown = high > known.high_watermark or any(low <= w <= high for w in known.open)
+    return unknown or (directory.visibility_txn_id > 0 and directory.visibility_txn_id in own_txns)
 
 
 _NOTHING = ValidWriteIdList(0)

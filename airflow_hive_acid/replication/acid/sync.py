@@ -36,12 +36,15 @@ from airflow_hive_acid.metastore.replica import (
     advance,
     begin_attempt,
     diverged,
+    ended_here,
+    given_up,
     mark_target,
     read_records,
     read_sync,
     release_locks,
     require_attempt,
     sync_txns,
+    why_lost,
 )
 from airflow_hive_acid.metastore.txns import abort_txn, forget_mapping
 from airflow_hive_acid.replication.acid.carry import carry
@@ -243,6 +246,7 @@ class _Sync:
         }  # fmt: skip
         if foreign:
             raise diverged(foreign)
+        known = {at: given_up(write_ids, self._ended(at, write_ids)) for at, write_ids in known.items()}
         found: list[Target] = []
         for name, at in self._tables.items():
             source, table = state.tables[name], there.get(at)
@@ -294,13 +298,23 @@ class _Sync:
         if source is not None and source.write_ids.high_watermark < known.high_watermark:
             now = source.write_ids.high_watermark
             return f"the source is at write id {now}, and was at {known.high_watermark} before: it went back in time"
-        return None
+        return None if source is None else why_lost(self._ended(table.qualified_name, known), source.write_ids)
+
+    def _ended(self, at: str, known: ValidWriteIdList) -> frozenset[int]:
+        """Write ids that were open at the last sync, and that somebody else has ended here: compactions pass them."""
+        return self._client.database.read(lambda connection: ended_here(connection, table_name(at), known))
 
     def _require_untouched(self, targets: Iterable[Target]) -> None:
-        """After the listings: whatever was listed with a write id that is given to nobody even now is a sync's."""
+        """After the listings: whatever was listed with a write id that is given to nobody even now is a sync's.
+
+        So is what reaches across one whose txn here is open even now.
+        """
+        targets = list(targets)
         foreign = {t.name: why for t in targets if (why := self._untouched(t.table, t.known, None)) is not None}
         if foreign:
             raise diverged(foreign)
+        if ended := [target.name for target in targets if self._ended(target.name, target.known)]:
+            raise CopyFailedError(f"others have ended txns of {', '.join(ended)} at {self._target.name} meanwhile")
 
     def _left_behind(self) -> frozenset[int]:
         """Txns of syncs that did not end."""

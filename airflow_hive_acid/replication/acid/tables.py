@@ -16,8 +16,8 @@ from airflow_hive_acid.metastore.database import LockType, Operation
 from airflow_hive_acid.metastore.locks import LockComponent
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.protocol import database_lock, ddl_transaction, table_lock, wait_until_granted
-from airflow_hive_acid.metastore.replica import forget_records, require_attempt
-from airflow_hive_acid.replication.acid.plan import leftovers
+from airflow_hive_acid.metastore.replica import ended_here, forget_records, given_up, require_attempt
+from airflow_hive_acid.replication.acid.plan import is_left_behind, leftovers
 from airflow_hive_acid.replication.acid.snapshot import list_places, places_of
 from airflow_hive_acid.replication.dumps.dropped_directories import bury, grave_of
 from airflow_hive_acid.replication.dumps.drops import going_with
@@ -109,7 +109,8 @@ def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Co
     """Remove what a killed sync had renamed into place; nobody sees it.
 
     Who calls this keeps other syncs of the policy out. Where somebody else has written since, nothing is touched but
-    what carries a txn of a sync: the same numbers may be theirs.
+    what carries a txn of a sync: the same numbers may be theirs. Nor is a compaction that has passed a write id whose
+    txn here was ended by others, or by a fail-over.
 
     :param known: what came with the last sync that ended.
     :param left: txns of syncs that did not end.
@@ -121,10 +122,13 @@ def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Co
     found = {place: leftovers(list_places(site.filesystem, {"": place})[""], known, left) for place in places}
     # After the listings: what they have of a write id that is given to nobody even now is a sync's.
     foreign = site.client.max_allocated_write_id(table.qualified_name) != known.high_watermark
+    key = table_name(table.qualified_name)
+    left_open = given_up(known, site.client.database.read(lambda connection: ended_here(connection, key, known)))
     for place in places:
         for name in found[place]:
             directory = parse_directory(name)
-            if foreign and (directory is None or directory.visibility_txn_id not in left):
+            txn_id = 0 if directory is None else directory.visibility_txn_id
+            if txn_id not in left and (foreign or (txn_id and not is_left_behind(name, left_open, left))):
                 continue
             site.filesystem.delete(paths.join(place, name), inside=place)
             removed.append(name)

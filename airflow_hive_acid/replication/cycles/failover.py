@@ -25,6 +25,7 @@ from airflow_hive_acid.metastore.replica import (
     begin_attempt,
     diverged,
     forget_records,
+    given_up,
     mark_failed_over,
     mark_target,
     open_mapped_txns,
@@ -231,7 +232,7 @@ def _compare(old_primary: Site, new_primary: Site, policy: str) -> tuple[FailBac
             continue
         going[mine.qualified_name] = table.qualified_name
         # Counted by the new primary's events, as that is the source now.
-        write_ids, state = _closed(record.write_ids), record.state_id
+        write_ids, state = given_up(record.write_ids, record.write_ids.open), record.state_id
         kept.append((TableRecord(table.id, mine.qualified_name, mine.id, write_ids, state), table))
     return FailBack(policy, going, problems), kept
 
@@ -273,11 +274,6 @@ def _problem(site: Site, record: TableRecord, table: Table | None) -> str | None
     if committed:
         return f"write ids {committed[:10]} were open at the last sync and have committed there since"
     return None
-
-
-def _closed(known: ValidWriteIdList) -> ValidWriteIdList:
-    """What was open at the fail-over is aborted."""
-    return type(known)(known.high_watermark, frozenset(), known.aborted | known.open, None, known.table)
 
 
 def _writers(site: Site, table: Table) -> list[int]:

@@ -193,7 +193,7 @@ def test_an_open_id_that_others_aborted_here_and_the_source_committed_is_diverge
     [waiting] = [t.txn_id for t in client.show_transactions() if t.txn_id != 0 and t.state.value == "o"]
     client.abort_txn(waiting)
     assert client.catalog.get_database("default").properties["repl.incompatible"] == "true"
-    with pytest.raises(ReplicaDivergedError, match=f"txn {waiting} of write id 4 was aborted here"):
+    with pytest.raises(ReplicaDivergedError, match="the txn of write id 4 was aborted here"):
         Sync(client, 2).advance(becomes(found, known(client, found), ids(5)))
 
 

@@ -89,6 +89,26 @@ def test_a_fail_over_in_the_middle_of_a_sync_wins(primary: Site, replica: Site) 
     assert rows(replica) == {"": {"1:a", "2:mine"}}
 
 
+@pytest.mark.rule("R4")
+def test_a_second_fail_over_leaves_what_was_compacted_since(primary: Site, replica: Site) -> None:
+    """A write id that was open at the old primary is aborted here since the first, and compactions pass it.
+
+    t1  primary writes 1, 2 (open), 3; sync
+    t2  replica fails over; its Worker makes a base of 3, and its Cleaner removes the deltas
+    t3  somebody else fails over, too
+    """
+    create(primary)
+    write(primary, "a")
+    fill(primary, begin(primary), "lost")
+    write(primary, "b")
+    sync_tables(primary, replica, "p", [T])
+    fail_over(replica, "p")
+    assert world.compact(replica, major=True, clean=True).startswith("base_0000003_v")
+    assert rows(replica) == {"": {"1:a", "3:b"}}
+    assert fail_over(replica, "p").already
+    assert rows(replica) == {"": {"1:a", "3:b"}}
+
+
 def test_what_the_old_primary_committed_alone_is_divergence_by_name(primary: Site, replica: Site) -> None:
     """It is named, kept until a bootstrap is asked for, and other tables go on."""
     for name in ("one", "two", "three", "four"):
