@@ -13,7 +13,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.crossing("serializers x every kind of job"), pytest.mark.spark]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.mark.parametrize("accelerator", ["auto", "off"])

@@ -43,7 +43,7 @@ def waiting_txns(connection: Connection, table: TableName, write_ids: Collection
 
 def ended_here(connection: Connection, table: TableName, known: ValidWriteIdList) -> frozenset[int]:
     """Write ids that were open at the last sync, and whose txns here others have ended since."""
-    return frozenset(known.open - waiting_txns(connection, table, known.open).keys()) if known.open else frozenset()
+    return frozenset(known.open - waiting_txns(connection, table, known.open).keys())
 
 
 def given_up(known: ValidWriteIdList, ended: Collection[int]) -> ValidWriteIdList:

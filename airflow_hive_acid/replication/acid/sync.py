@@ -36,7 +36,6 @@ from airflow_hive_acid.metastore.replica import (
     advance,
     begin_attempt,
     diverged,
-    ended_here,
     given_up,
     mark_target,
     read_records,
@@ -56,6 +55,7 @@ from airflow_hive_acid.replication.acid.tables import (
     STAGING,
     create_like,
     drop_for_bootstrap,
+    ended_at,
     fence_syncs,
     is_described_otherwise,
     is_stored_otherwise,
@@ -246,7 +246,7 @@ class _Sync:
         }  # fmt: skip
         if foreign:
             raise diverged(foreign)
-        known = {at: given_up(write_ids, self._ended(at, write_ids)) for at, write_ids in known.items()}
+        known = {at: given_up(write_ids, ended_at(self._target, at, write_ids)) for at, write_ids in known.items()}
         found: list[Target] = []
         for name, at in self._tables.items():
             source, table = state.tables[name], there.get(at)
@@ -298,11 +298,9 @@ class _Sync:
         if source is not None and source.write_ids.high_watermark < known.high_watermark:
             now = source.write_ids.high_watermark
             return f"the source is at write id {now}, and was at {known.high_watermark} before: it went back in time"
-        return None if source is None else why_lost(self._ended(table.qualified_name, known), source.write_ids)
-
-    def _ended(self, at: str, known: ValidWriteIdList) -> frozenset[int]:
-        """Write ids that were open at the last sync, and that somebody else has ended here: compactions pass them."""
-        return self._client.database.read(lambda connection: ended_here(connection, table_name(at), known))
+        if source is None:
+            return None
+        return why_lost(ended_at(self._target, table.qualified_name, known), source.write_ids)
 
     def _require_untouched(self, targets: Iterable[Target]) -> None:
         """After the listings: whatever was listed with a write id that is given to nobody even now is a sync's.
@@ -313,7 +311,7 @@ class _Sync:
         foreign = {t.name: why for t in targets if (why := self._untouched(t.table, t.known, None)) is not None}
         if foreign:
             raise diverged(foreign)
-        if ended := [target.name for target in targets if self._ended(target.name, target.known)]:
+        if ended := [target.name for target in targets if ended_at(self._target, target.name, target.known)]:
             raise CopyFailedError(f"others have ended txns of {', '.join(ended)} at {self._target.name} meanwhile")
 
     def _left_behind(self) -> frozenset[int]:

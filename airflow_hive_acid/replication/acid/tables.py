@@ -105,6 +105,16 @@ def _copied_properties(table: Table) -> dict[str, str]:
     }  # fmt: skip
 
 
+def ended_at(site: Site, name: str, known: ValidWriteIdList) -> frozenset[int]:
+    """Write ids that were open at the last sync, and that somebody else has ended at the site: compactions pass them.
+
+    :param known: what came with the last sync that ended; where nothing was open, nobody is asked.
+    """
+    if not known.open:
+        return frozenset()
+    return site.client.database.read(lambda connection: ended_here(connection, table_name(name), known))
+
+
 def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Collection[int]) -> list[str]:
     """Remove what a killed sync had renamed into place; nobody sees it.
 
@@ -122,8 +132,7 @@ def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Co
     found = {place: leftovers(list_places(site.filesystem, {"": place})[""], known, left) for place in places}
     # After the listings: what they have of a write id that is given to nobody even now is a sync's.
     foreign = site.client.max_allocated_write_id(table.qualified_name) != known.high_watermark
-    key = table_name(table.qualified_name)
-    left_open = given_up(known, site.client.database.read(lambda connection: ended_here(connection, key, known)))
+    left_open = given_up(known, ended_at(site, table.qualified_name, known))
     for place in places:
         for name in found[place]:
             directory = parse_directory(name)

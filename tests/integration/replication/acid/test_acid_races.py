@@ -299,3 +299,73 @@ def test_a_killed_sync_keeps_nobody_from_dropping_its_table(primary: Site, repli
     sync(primary, replica, lambda name: seen.append(len(replica.client.show_locks())) if name == "copy" else None)
     assert seen == [0]
     assert rows(replica) == rows(primary)
+
+
+def abort_what_waits(replica: Site) -> None:
+    """An admin or the reaper ends the txns that stand for open ones of the source."""
+    waiting = [replica.client.txn_of_write_id(T, w) for w in replica.client.get_valid_write_ids(T)[T].open]
+    replica.client.abort_txns([txn_id for txn_id in waiting if txn_id is not None])
+
+
+@pytest.mark.parametrize("end", ["abort", "commit", "commit, forgotten here", "stay open"])
+def test_what_was_compacted_past_an_id_that_others_aborted_here_is_kept(primary: Site, replica: Site, end: str) -> None:
+    """Others end a txn that stands for one of the source's; then compactions pass its write id."""
+    create(primary)
+    write(primary, "a")
+    late = begin(primary)
+    fill(primary, late, "late")
+    write(primary, "b")
+    sync(primary, replica)
+    abort_what_waits(replica)
+    assert compact(replica, major=True, clean=True).startswith("base_0000003_v")
+    if end == "abort":
+        late.abort("a test")
+        write(primary, "c")
+        sync(primary, replica)
+        assert rows(replica) == rows(primary)
+        return
+    if end == "commit, forgotten here":
+        pass_time(replica)
+        replica.client.housekeeping.clean_empty_txns()
+        replica.client.housekeeping.clean_txn_to_write_id()
+        assert replica.client.txn_of_write_id(T, 2) is None
+    if end.startswith("commit"):
+        late.commit()
+    write(primary, "c")
+    with pytest.raises(ReplicaDivergedError, match="write id 2 was aborted here by others"):
+        sync(primary, replica)
+    assert rows(replica) == {"": {"1:a", "3:b"}}
+    sync_tables(primary, replica, POLICY, [T], bootstrap=[T])
+    assert rows(replica) == rows(primary)
+
+
+def test_what_is_compacted_past_an_id_that_others_abort_during_a_sync_is_kept(
+    primary: Site, replica: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  write id 2 is open, 3 commits; sync; the primary aborts 2
+    t2  sync B has seen that 2 waits here
+    t3  others abort it here, the Worker makes a base of 3, the Cleaner removes the deltas
+    t4  B lists the replica: the base reaches across an id that waited
+    """
+    create(primary)
+    write(primary, "a")
+    late = begin(primary)
+    fill(primary, late, "late")
+    write(primary, "b")
+    sync(primary, replica)
+    late.abort("a test")
+    write(primary, "c")
+    listed = acid_sync.list_places
+    bases: list[str] = []
+
+    def compacted_first(*arguments: Any) -> Any:
+        if not bases:
+            abort_what_waits(replica)
+            bases.append(compact(replica, major=True, clean=True))
+        return listed(*arguments)
+
+    monkeypatch.setattr(acid_sync, "list_places", compacted_first)
+    sync(primary, replica)
+    assert bases[0].startswith("base_0000003_v")
+    assert rows(replica) == rows(primary) == {"": {"1:a", "3:b", "4:c"}}

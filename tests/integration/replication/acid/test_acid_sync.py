@@ -25,7 +25,6 @@ from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.sql.model.plans import TableRead
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL
 from tests.integration.replication import acid_world as world
-from tests.integration.replication.world import pass_time
 
 if TYPE_CHECKING:
     from airflow_hive_acid.replication.acid.report import SyncReport
@@ -437,43 +436,6 @@ def test_foreign_writes_at_the_replica_are_named_and_kept(primary: Site, replica
     assert rows(replica) == {"": {"1:a", "2:foreign"}}
     sync(primary, replica, T, "default.other", bootstrap=[T])
     equal(primary, replica, T, "default.other")
-
-
-@pytest.mark.backends("sqlite")
-@pytest.mark.parametrize("end", ["abort", "commit", "commit, forgotten here", "stay open"])
-def test_what_was_compacted_past_an_id_that_others_aborted_here_is_kept(
-    primary: Site, replica: Site, end: str
-) -> None:  # fmt: skip
-    """An admin or the reaper ends a txn that stands for one of the source's; then compactions pass its write id."""
-    create(primary)
-    write(primary, "a")
-    late = begin(primary)
-    fill(primary, late, "late")
-    write(primary, "b")
-    sync(primary, replica)
-    open_here = replica.client.get_valid_write_ids(T)[T].open
-    txns = [replica.client.txn_of_write_id(T, write_id) for write_id in open_here]
-    replica.client.abort_txns([txn_id for txn_id in txns if txn_id is not None])
-    assert compact(replica, major=True, clean=True).startswith("base_0000003_v")
-    if end == "abort":
-        late.abort("a test")
-        write(primary, "c")
-        sync(primary, replica)
-        equal(primary, replica)
-        return
-    if end == "commit, forgotten here":
-        pass_time(replica)
-        replica.client.housekeeping.clean_empty_txns()
-        replica.client.housekeeping.clean_txn_to_write_id()
-        assert replica.client.txn_of_write_id(T, 2) is None
-    if end.startswith("commit"):
-        late.commit()
-    write(primary, "c")
-    with pytest.raises(ReplicaDivergedError, match="write id 2 was aborted here by others"):
-        sync(primary, replica)
-    assert rows(replica) == {"": {"1:a", "3:b"}}
-    sync(primary, replica, bootstrap=[T])
-    equal(primary, replica)
 
 
 @pytest.mark.backends("sqlite")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.crossing("both writers x types x codecs x changes and compaction"), pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 COLUMNS = (
     "id bigint, t tinyint, s smallint, i int, b boolean, f float, d double, n decimal(12,2), w decimal(38,10), "
