@@ -103,7 +103,24 @@ def _give_airflow_a_home() -> None:
 _give_airflow_a_home()
 
 
+class _Failures:
+    """Tells of a failure when it happens: a run that is ended from outside never prints its summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            said = (report.longreprtext if crash is None else crash.message).strip().splitlines() or [""]
+            writer = self._config.get_terminal_writer()
+            writer.line()
+            writer.line(f"{report.nodeid} failed at its {report.when}: {said[0 if crash else -1]}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Failures(config))
     if config.getoption("--schema") == "cdp":
         from airflow_hive_acid.settings import SETTINGS
 

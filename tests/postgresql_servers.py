@@ -1,7 +1,7 @@
 """PostgreSQL for tests: a pip-installed server of a directory of its own, and databases that are wiped, not made anew.
 
 A database costs ten megabytes of copied files; the suite asks for two thousand. So one that a test is done with is
-emptied and given to the next test under another name, unless the test has changed its tables.
+emptied and given to the next test under another URL, unless the test has changed its tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import sqlalchemy as sa
-from psycopg import sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +43,10 @@ SELECT format('SELECT setval(%L::regclass, %s, %L);', quote_ident(sequencename),
               last_value IS NOT NULL)
 FROM pg_sequences WHERE schemaname = 'public'
 """
-_END_OTHERS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 @contextlib.contextmanager
@@ -121,53 +123,59 @@ def _url_of(server_url: str, name: str) -> str:
 class Copies:
     """Databases that are like a template: made when there is none to spare, wiped when they are given back.
 
-    Two thousand tests come for one: the connection to the server is kept, and what wipes a database is the bare driver.
-    Some tests stop the server, and it is there again afterwards: then there is a new connection.
+    Two thousand tests come for one. So a connection to each is kept, which has read the catalogs and knows the tables:
+    a fresh one would do that again for each wiping.
     """
 
     def __init__(self, server_url: str, template: str) -> None:
         self._server_url = server_url
         self._template = template
         self._spare: list[str] = []
-        self._server = _driver(server_url)
+        self._connections: dict[str, psycopg.Connection[Any]] = {}
         with _connected(_url_of(server_url, template)) as connection:
             self._definitions = connection.execute(sa.text(_DEFINITIONS)).scalar_one()
             self._wiping = _wiping(connection)
 
     def take(self) -> str:
-        """Return the URL of a database that holds what the template holds, under a name that nobody had before."""
-        if not self._spare:
-            return new_database(self._server_url, self._template)
-        before, name = self._spare.pop(), _new_name()
-        names = {"before": sql.Identifier(before), "name": sql.Identifier(name)}
-        self._execute(sql.SQL("ALTER DATABASE {before} RENAME TO {name}").format(**names))
-        return _url_of(self._server_url, name)
+        """Return the URL, which nobody had before, of a database that holds what the template holds."""
+        if self._spare:
+            name = self._spare.pop()
+        else:
+            name = str(sa.make_url(new_database(self._server_url, self._template)).database)
+        unique = {"fallback_application_name": f"copy_{next(_numbers)}"}
+        return (
+            sa.make_url(_url_of(self._server_url, name)).update_query_dict(unique).render_as_string(hide_password=False)
+        )
 
     def give_back(self, url: str) -> None:
         """Wipe a database for the next test; one whose definitions have changed is dropped."""
         name = str(sa.make_url(url).database)
-        self._execute(_END_OTHERS, (name,))
-        with contextlib.closing(_driver(url)) as connection:
-            unchanged = connection.execute(_DEFINITIONS).fetchone() == (self._definitions,)
-            if unchanged:
-                connection.execute(self._wiping)
+        try:
+            unchanged = self._wipe(name)
+        except psycopg.OperationalError:
+            # Some tests stop the server, or end all connections; it is there again afterwards.
+            self._connections.pop(name).close()
+            unchanged = self._wipe(name)
         if unchanged:
             self._spare.append(name)
         else:
+            self._connections.pop(name).close()
             drop_database(self._server_url, url)
 
-    def _execute(self, statement: LiteralString | sql.Composed, values: tuple[str, ...] = ()) -> None:
-        try:
-            self._server.execute(statement, values)
-        except psycopg.OperationalError:
-            if not self._server.closed:
-                raise
-            self._server = _driver(self._server_url)
-            self._server.execute(statement, values)
+    def _wipe(self, name: str) -> bool:
+        if name not in self._connections:
+            self._connections[name] = _driver(_url_of(self._server_url, name))
+        connection = self._connections[name]
+        connection.execute(_END_OTHERS)
+        unchanged = connection.execute(_DEFINITIONS).fetchone() == (self._definitions,)
+        if unchanged:
+            connection.execute(self._wiping)
+        return unchanged
 
     def close(self) -> None:
-        """Close the connection to the server."""
-        self._server.close()
+        """Close the connections."""
+        for connection in self._connections.values():
+            connection.close()
 
 
 def _driver(url: str) -> psycopg.Connection[Any]:
