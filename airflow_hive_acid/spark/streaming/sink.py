@@ -40,7 +40,12 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import TableSnapshot
 
 _QUERY_ID = "sql.streaming.queryId"
+_RUN = "spark.jobGroup.id"
+"""Local property by which Spark tells the runs of a query apart: one run gives out each micro-batch once."""
 _IDLE_SECONDS = 60.0
+
+_written: dict[str, tuple[str, int]] = {}
+"""By stream, the run and the micro-batch that its sinks in this process have written last."""
 
 
 def hive_acid_sink(
@@ -130,11 +135,15 @@ class HiveAcidSink:
             self._open(rows.sparkSession, source or NO_QUERY)
         given = [[field.name, field.dataType.simpleString()] for field in rows.schema.fields]
         aside = self._set_aside(rows, given)
+        run = rows.sparkSession.sparkContext.getLocalProperty(_RUN)
+        self._require_first_call(run, batch_id)
         begin = {"ask": "begin", "batch": batch_id, "columns": given, "aside": aside}
         # Also of one that seems to be committed: with which rows, only the record of the stream can tell.
         answer = self._ask(begin | {"offsets": _offsets(rows.sparkSession, self._options.source)})
         while answer["is"] == "step":
             answer = self._ask(self._done(spec_from_json(answer["spec"]), rows, batch_id))
+        if run:
+            _written[self._options.stream] = (run, batch_id)
 
     def close(self) -> None:
         """Let another process go on with the stream at once; otherwise it has to wait until this one counts as dead."""
@@ -167,10 +176,29 @@ class HiveAcidSink:
                 try:
                     names += self._deletion.columns(rows)
                 except HiveAcidError as problem:
-                    self._ask({"ask": "refuse", "type": type(problem).__name__, "message": str(problem)})
+                    self._refuse(problem)
                     raise
             self._aside = (given, sorted({name.lower() for name in names}))
         return self._aside[1]
+
+    def _require_first_call(self, run: str | None, batch: int) -> None:
+        """Refuse other rows under the number of a micro-batch: they would be taken for its repetition and dropped.
+
+        :param run: None outside of a query.
+        :raises InvalidArgumentsError: the other side is told.
+        """
+        stream = self._options.stream
+        if run and _written.get(stream) == (run, batch):
+            problem = InvalidArgumentsError(
+                f"stream {stream} is called twice for micro-batch {batch}: the rows of its first call are committed, "
+                "those of this call are not written. Give each call of the function a sink with a stream name of its "
+                "own, and start the query again: it writes them then"
+            )
+            self._refuse(problem)
+            raise problem
+
+    def _refuse(self, problem: HiveAcidError) -> None:
+        self._ask({"ask": "refuse", "type": type(problem).__name__, "message": str(problem)})
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         if self._conversation is None:

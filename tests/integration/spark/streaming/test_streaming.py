@@ -32,11 +32,12 @@ from airflow_hive_acid.spark.streaming.sink import hive_acid_sink
 from tests.in_process import InProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.spark.streaming.sink import HiveAcidSink
 
 pytestmark = [pytest.mark.crossing("streams x who dies x changed columns"), pytest.mark.spark]
 WAIT = 120.0
@@ -201,6 +202,34 @@ def test_a_restored_checkpoint_is_refused_and_the_last_one_repeats_its_last_micr
     run()
     assert engine.query("SELECT id FROM w.t ORDER BY id").rows == [[0], [1], [2], [3]]
     assert json.loads(str(client.streams.find("s").offsets))["ends"] == ['{"logOffset":3}']
+
+
+@pytest.mark.backends("sqlite")
+def test_a_second_call_for_a_micro_batch_is_refused_until_it_has_a_name_of_its_own(
+    engine: Engine, spool: str, source: Source
+) -> None:
+    """Whether it is the same sink or another of the same name: its rows would be taken for a repetition."""
+    engine.run("CREATE DATABASE w; CREATE TABLE w.t (id BIGINT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    source.add({"id": 1}, {"id": -1})
+    sink, same, own = (hive_acid_sink("w.t", stream=name, spool=spool) for name in ("s", "s", "negative"))
+
+    def in_two(second: HiveAcidSink) -> Callable[[DataFrame, int], None]:
+        def write(rows: DataFrame, batch: int) -> None:
+            try:
+                sink(rows.where("id > 0"), batch)
+                second(rows.where("id < 0"), batch)
+            finally:
+                sink.close()
+                second.close()
+
+        return write
+
+    for second in (sink, same):
+        with pytest.raises(StreamingQueryException, match="stream s is called twice for micro-batch 0"):
+            source.run("id bigint", in_two(second))
+        assert engine.query("SELECT id FROM w.t").rows == [[1]]
+    source.run("id bigint", in_two(own))
+    assert engine.query("SELECT id FROM w.t ORDER BY id").rows == [[-1], [1]]
 
 
 def blocks_of_the_page() -> list[str]:
