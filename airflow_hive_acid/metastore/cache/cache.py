@@ -414,12 +414,11 @@ class CachedCatalog:
                 untold = verdict in (Verdict.NEWER, Verdict.REPLACED) and position is not None and as_of <= position
                 if (verdict is Verdict.MISSING or untold) and not self._state.offer(key, entry, looking):
                     self._refused(key, entry)
-                known = self._state.store.table(key)
-                if known is None or known is entry or known.table.id != entry.table.id:
-                    self._state.seen(entry.table.id, as_of)  # it may be in memory under an earlier name
-            if known is not None and known is not entry and not _agrees(known, cached, answer):
+                told = None if asked is None else object() if entry.partitions is None else entry.partitions
+                known, shown = self._state.show(key, entry, looking, told)
+            if isinstance(known, TableEntry) and not _agrees(known, cached, answer):
                 with self._lock:
-                    self._state.differs(key, known, as_of)
+                    self._state.differs(key, known, shown, looking)
         return answer
 
     def _refused(self, key: TableName, entry: TableEntry) -> None:
@@ -454,14 +453,13 @@ class CachedCatalog:
         self._counts[verdict] += 1
         with self._looking() as looking:
             as_of, value = self._database.read(lambda connection: (read_last_event_id(connection), read(connection)))
+            own = ValueEntry(value, Freshness(as_of))
             with self._lock:
                 if verdict is Verdict.MISSING:
-                    self._state.offer(key, ValueEntry(value, Freshness(as_of)), looking)
-                known = self._state.store.peek(key)
-                if known is None:
-                    self._state.seen(key, as_of)
-                elif isinstance(known, ValueEntry) and known.value != value:
-                    self._state.differs(key, known, as_of)
+                    self._state.offer(key, own, looking)
+                known, shown = self._state.show(key, own, looking)
+                if isinstance(known, ValueEntry) and known.value != value:
+                    self._state.differs(key, known, shown, looking)
         return value
 
 

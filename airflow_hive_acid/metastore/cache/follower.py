@@ -139,12 +139,20 @@ class CacheFollower:
                 if end == position and not is_another_log(noted, time):
                     self.followed.looked_at = began
                     return
-            found = self._database.read(lambda connection: read_round(connection, position, writes, self._plan, noted))
             with self._lock:
-                if isinstance(found, Restart):
-                    self._state.reset(found.end, found.writes)
-                else:
-                    self._state.apply(found)
+                looking = self._state.begin_looking()
+            try:
+                found = self._database.read(
+                    lambda connection: read_round(connection, looking, position, writes, self._plan, noted)
+                )
+                with self._lock:
+                    if isinstance(found, Restart):
+                        self._state.reset(found.end, found.writes)
+                    else:
+                        self._state.apply(found)
+            finally:
+                with self._lock:
+                    self._state.end_looking(looking)
             self._noted = (found.end, found.time)
             self._note(found, began)
 

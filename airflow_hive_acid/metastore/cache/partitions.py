@@ -83,6 +83,8 @@ class PartitionSet:
 
     def changed(self, partitions: Mapping[str, Partition | None]) -> PartitionSet:
         """The set with some partitions as they are now; None for those that are gone."""
+        if not partitions:
+            return self
         made = PartitionSet(())
         made._by_name = dict(self._by_name)
         made.size = self.size

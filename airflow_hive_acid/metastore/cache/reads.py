@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.cache.events import Changes
+    from airflow_hive_acid.metastore.cache.state import Looking
     from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 
 MOST_EVENTS = 50_000
@@ -68,6 +69,7 @@ class Restart:
 
 def read_round(
     connection: Connection,
+    looking: Looking,
     position: int | None,
     writes: OpenWrites,
     plan: Callable[[Changes], Mapping[TableName, frozenset[str]]],
@@ -75,6 +77,7 @@ def read_round(
 ) -> Round | Restart:
     """Events after a position, and again what they touched; nothing but the database is looked at.
 
+    :param looking: begun before the connection's snapshot.
     :param position: the last event processed, None to begin.
     :param writes: the open writes there.
     :param plan: says what to read again.
@@ -97,9 +100,8 @@ def read_round(
     if changes.unreadable is not None:
         return _restart(connection, f"event {changes.unreadable} cannot be read")
     wanted = plan(changes)
-    return Round(
-        position, end, changes, _read_again(connection, wanted, end), after, events[-1].time if events else time
-    )
+    loads = _read_again(connection, wanted, end)
+    return Round(looking, position, end, changes, loads, after, events[-1].time if events else time)
 
 
 def _restart(connection: Connection, why: Gap | str | None) -> Restart:

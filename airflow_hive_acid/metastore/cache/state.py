@@ -4,6 +4,9 @@ What happens between two rounds of the follower: readers that miss load a table 
 offer it (:meth:`CacheState.offer`). What happens in a round: the follower reads the events up to the log's end and, in
 the same database snapshot, again what they touched (:meth:`plan`), and everything takes effect at once (:meth:`apply`).
 A round that fails half-way has changed nothing.
+
+Readers and rounds look at the database side by side. What comes back late never replaces something later that a reader
+was shown: looks are numbered, and ``shown`` says which of them may be older.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.metastore.cache.entries import Store, TableEntry, names_of
 from airflow_hive_acid.metastore.cache.events import MOST_PARTITIONS, OpenWrites
 from airflow_hive_acid.metastore.cache.rules import Verdict, decide
+from airflow_hive_acid.metastore.cache.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,28 +33,34 @@ MOST_CREATED = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class Looking:
+    """A reader or a round that is loading something.
+
+    :param generation: what a reader has loaded counts only if the cache was not emptied meanwhile.
+    :param number: looks are numbered as they begin.
+    """
+
+    generation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """What the follower found in one database snapshot.
 
+    :param looking: begun before that snapshot.
     :param start: the position it went out from; ``end`` the log's end in that snapshot.
     :param loads: tables read again, None for those that do not exist.
     :param time: when the event ``end`` was written, in seconds since 1970; None when that is not known.
     """
 
+    looking: Looking
     start: int
     end: int
     changes: Changes
     loads: Mapping[TableName, Loaded | None]
     writes: OpenWrites
     time: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Looking:
-    """A reader that is loading something; what it read counts only if the cache was not emptied meanwhile."""
-
-    generation: int
-    number: int
 
 
 @dataclass(slots=True)
@@ -68,10 +78,11 @@ class CacheState:
     keep_new: bool = True
     writes: OpenWrites = field(default_factory=OpenWrites)
     _again: set[TableName] = field(default_factory=set)
-    _floors: dict[TableName | int, int] = field(default_factory=dict)
+    _floors: dict[TableName | int, Shown] = field(default_factory=dict)
+    _shown: dict[TableName | int, Shown] = field(default_factory=dict)
     _names: dict[int, TableName] = field(default_factory=dict)
     _looking: dict[int, int] = field(default_factory=dict)
-    _recent: deque[Changes] = field(default_factory=deque)
+    _recent: deque[tuple[int, Changes]] = field(default_factory=deque)
     _numbers: int = 0
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -90,12 +101,11 @@ class CacheState:
         if entry is None:
             return Verdict.MISSING, None
         if not isinstance(entry, TableEntry):
-            floor = self._floors.get(key, 0)
-            usable = entry.freshness.is_usable(self.position) and self.position >= floor
+            usable = entry.freshness.is_usable(self.position) and self.position >= self._floor(key)
             return (Verdict.HIT if usable else Verdict.UNCONFIRMED), entry
         if table_id is not None and entry.table.id != table_id:
             return Verdict.REPLACED, entry
-        floor = self._floors.get(entry.table.id, 0) if self._floors else 0
+        floor = self._floor(entry.table.id) if self._floors else 0
         return decide(entry.freshness, self.position, entry.write_ids, reader, floor=floor), entry
 
     def begin_looking(self) -> Looking:
@@ -109,11 +119,13 @@ class CacheState:
         self._looking.pop(looking.number, None)
         if not self._looking:
             self._recent.clear()
+            self._shown.clear()
 
     def offer(self, key: TableName, entry: Entry, looking: Looking) -> bool:
         """Keep what a reader has loaded; it is usable once the log was followed to where it was read.
 
-        An entry that waits for that already stays, or nobody would ever see its end come.
+        An entry that waits for that already stays, or nobody would ever see its end come. What may be older than
+        something that was shown meanwhile is not kept.
 
         :return: whether it, or such a one, is kept.
         """
@@ -123,7 +135,9 @@ class CacheState:
         waits = known is not None and self._waits(known)
         if known is not None and waits and not (_adds_partitions(known, entry) or self._untold(known, entry)):
             return True
-        for changes in self._recent:
+        if self._shown_later(key, entry, looking) is not None:
+            return False
+        for _, changes in self._recent:
             touch = changes.of(key)
             if touch is not None and touch.last > entry.freshness.as_of:
                 if touch.gone or not isinstance(entry, TableEntry):
@@ -131,30 +145,41 @@ class CacheState:
                 entry = entry.touched(touch)
         if known is not None and known.freshness.as_of > entry.freshness.as_of:
             return False
-        return self._put(key, entry)
+        kept = self._put(key, entry)
+        if key in self.store:
+            self._note(key, entry, looking, entry.partitions if isinstance(entry, TableEntry) else None)
+        return kept
 
-    def seen(self, what: TableName | int, as_of: int) -> None:
-        """A reader was shown the database as of an event, which may differ from an entry: nothing older is shown now.
+    def show(
+        self, key: TableName, read: Entry, looking: Looking, partitions: object | None = None
+    ) -> tuple[Entry | None, Shown]:
+        """A reader is given what the database showed: nothing older is shown from now on.
 
-        :param what: a table's id, whatever its name was then; or the key of anything else.
+        :param read: the object as it was read, whether it was kept or not.
+        :param partitions: what the answer tells of partitions: the whole set, or something that equals nothing; None if
+            it tells of none.
+        :return: the entry that memory has instead, to be compared with the answer; and what to say if it
+            :meth:`differs`.
         """
-        if self.position is not None and as_of > self.position:
-            self._floors[what] = max(as_of, self._floors.get(what, 0))
+        shown = self._note(key, read, looking, partitions)
+        known = self.store.peek(key)
+        if known is None or known is read or _id(known) != _id(read):
+            # It may be in memory under an earlier name.
+            self._raise_floor(read.table.id if isinstance(read, TableEntry) else key, shown, looking)
+        return (None if known is read else known), shown
 
-    def differs(self, key: TableName, entry: Entry, as_of: int) -> None:
+    def differs(self, key: TableName, entry: Entry, shown: Shown, looking: Looking) -> None:
         """The database showed something else as of an event than an entry holds.
 
         Either the log will tell, and until then the entry is not shown; or it had nothing to tell (somebody changed the
         catalog behind it), and the entry is read again.
         """
-        if self.position is None or self.store.peek(key) is not entry or entry.freshness.as_of > as_of:
+        if self.position is None or self.store.peek(key) is not entry or entry.freshness.as_of > shown.as_of:
             return
-        if as_of > self.position:
-            self.seen(entry.table.id if isinstance(entry, TableEntry) else key, as_of)
-        elif isinstance(entry, TableEntry):
-            self._put(key, entry.doubted(as_of))
+        if shown.as_of > self.position:
+            self._raise_floor(entry.table.id if isinstance(entry, TableEntry) else key, shown, looking)
         else:
-            self.store.pop(key)
+            self._doubt(key, entry, shown.as_of)
 
     # --- following ------------------------------------------------------------------------------------------------
 
@@ -163,6 +188,7 @@ class CacheState:
         self.store.clear()
         self._again.clear()
         self._floors.clear()
+        self._shown.clear()
         self._names.clear()
         self._recent.clear()
         self.generation += 1
@@ -189,7 +215,8 @@ class CacheState:
     def apply(self, found: Round) -> bool:
         """Let a round take effect; whether it did: not if somebody else has moved the cache on meanwhile.
 
-        What must be read again and is not among the loads stays unusable until the next round.
+        What must be read again and is not among the loads stays unusable until the next round. So does what was read
+        before something else that a reader was shown, and what the log, followed as far as that, tells nothing of.
         """
         if self.position != found.start:
             return False
@@ -198,7 +225,7 @@ class CacheState:
             if entry is None:
                 loaded = found.loads.get(key)
                 if loaded is not None:
-                    self._put(key, TableEntry.of(loaded))
+                    self._take(key, TableEntry.of(loaded), found.looking)
                 continue
             if not isinstance(entry, TableEntry):
                 if touch is not None and touch.last > entry.freshness.as_of:
@@ -212,19 +239,82 @@ class CacheState:
                     self.store.pop(key)
                     self._again.discard(key)
                     continue
-                entry = entry.refreshed(loaded)
-            self._put(key, entry)
+                self._take(key, entry.refreshed(loaded), found.looking)
+            else:
+                self._put(key, entry)
         self.position, self.writes = found.end, found.writes
-        self._floors = {key: floor for key, floor in self._floors.items() if floor > found.end}
+        self._pass_floors(found)
         if len(self._names) > 2 * len(self.store) + MOST_CREATED:
             self._names = {i: key for i, key in self._names.items() if key in self.store}
-        if self._looking:
-            self._recent.append(found.changes)
-        else:
-            self._recent.clear()
+        self._recent.append((found.end, found.changes))
+        self._forget()
         return True
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _floor(self, what: TableName | int) -> int:
+        floor = self._floors.get(what)
+        return 0 if floor is None else floor.as_of
+
+    def _raise_floor(self, what: TableName | int, shown: Shown, looking: Looking) -> None:
+        """Show nothing older than an answer until the log was followed to where it was read.
+
+        :param what: a table's id, whatever its name was then; or the key of anything else.
+        """
+        if self.position is not None and shown.as_of > self.position:
+            former = self._floors.get(what)
+            self._floors[what] = shown if former is None else former.then(shown, looking.number)
+
+    def _pass_floors(self, found: Round) -> None:
+        """A floor says that memory had something else, and that the log would tell; what it did not is doubted."""
+        passed = [what for what, shown in self._floors.items() if shown.as_of <= found.end]
+        for what in passed:
+            shown = self._floors.pop(what)
+            key = self._names.get(what) if isinstance(what, int) else what
+            if key is None or key in found.loads:
+                continue
+            entry = self.store.peek(key)
+            if entry is not None and entry.freshness.as_of <= shown.as_of and not shown.is_told_by(entry):
+                self._doubt(key, entry, shown.as_of)
+
+    def _doubt(self, key: TableName, entry: Entry, as_of: int) -> None:
+        if isinstance(entry, TableEntry):
+            self._put(key, entry.doubted(as_of))
+        else:
+            self.store.pop(key)
+
+    def _take(self, key: TableName, entry: TableEntry, looking: Looking) -> None:
+        """Keep what a round has read again."""
+        later = self._shown_later(key, entry, looking)
+        if later is not None:
+            entry = entry.doubted(later.as_of)
+        elif len(self._looking) > 1:  # others than the round itself
+            self._note(key, entry, looking, entry.partitions)
+        self._put(key, entry)
+
+    def _note(self, key: TableName, entry: Entry, looking: Looking, partitions: object | None) -> Shown:
+        """From now on an entry's content is shown, or may be."""
+        shown = Shown.of(entry, self._numbers, partitions)
+        for what in (key, _id(entry)):
+            if what is not None:
+                former = self._shown.get(what)
+                self._shown[what] = shown if former is None else former.then(shown, looking.number)
+        return shown
+
+    def _shown_later(self, key: TableName, entry: Entry, looking: Looking) -> Shown | None:
+        """Something else than an entry that was shown, and may be later than it."""
+        for what in (key, _id(entry)):
+            shown = None if what is None else self._shown.get(what)
+            if shown is not None and shown.may_be_later(entry, looking.number):
+                return shown
+        return None
+
+    def _forget(self) -> None:
+        """What no look that is under way can be older than."""
+        oldest, position = next(iter(self._looking.items()), (self._numbers + 1, self.position or 0))
+        while self._recent and self._recent[0][0] <= position:
+            self._recent.popleft()
+        self._shown = {what: shown for what, shown in self._shown.items() if shown.given >= oldest}
 
     def _affected(self, changes: Changes) -> list[TableName]:
         keys = set(changes.tables) | self._again
@@ -269,6 +359,10 @@ class CacheState:
         else:
             self._again.discard(key)
         return kept
+
+
+def _id(entry: Entry) -> int | None:
+    return entry.table.id if isinstance(entry, TableEntry) else None
 
 
 def _adds_partitions(known: Entry, offered: Entry) -> bool:

@@ -426,6 +426,74 @@ def test_a_change_behind_the_log_is_found_by_whoever_sees_it(reader: Reader, row
     assert reader.counted() == {"hit": 1}
 
 
+def test_a_round_that_has_read_less_than_a_reader_was_shown_meanwhile_shows_nothing_older(
+    reader: Reader, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  the follower has read a change of the table, and has not let it take effect
+    t2            a Hive without a listener changes the table: no event, the log's end stays where it is
+    t3                     a reader that knows of the first change is shown both by the database
+    t4  the round takes effect
+    """
+    reader.client.catalog.alter_properties(T, {"note": "told"})
+    shown: list[str] = []
+
+    def meanwhile() -> None:
+        rows.update("TABLE_PARAMS", {"PARAM_VALUE": "untold"}, PARAM_KEY="note")
+        shown.append(reader.table().properties["note"])
+
+    with monkeypatch.context() as patch:
+        after_reads(patch, reader.cache.follower, [meanwhile])
+        reader.follow()
+    assert shown == ["untold"]
+    for _ in range(3):
+        assert reader.table().properties["note"] == "untold"
+        reader.follow()
+    assert reader.counted() == {"newer": 1, "unconfirmed": 1, "hit": 2}
+
+
+def test_a_reader_that_has_read_less_than_another_was_shown_meanwhile_leaves_nothing_in_memory(
+    reader: Reader, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with two readers: the second begins and ends while the first holds what it has read."""
+    reader.client.catalog.alter_properties(X, {"note": "told"})
+    reader.cache.close()
+    reader.follow()
+    shown: list[Any] = []
+
+    def meanwhile() -> None:
+        rows.update("TABLE_PARAMS", {"PARAM_VALUE": "untold"}, PARAM_KEY="note")
+        shown.append(reader.table(X).properties["note"])
+
+    def another_name() -> None:
+        rows.update("TBLS", {"TBL_NAME": "y"}, TBL_NAME="x")
+        shown.append(reader.cache.list_tables("db"))
+
+    with monkeypatch.context() as patch:
+        after_reads(patch, reader.cache, [meanwhile])
+        assert reader.cache.get_table("db", "x").properties["note"] == "told"
+    assert reader.cache.get_table("db", "x").properties["note"] == "untold"
+    with monkeypatch.context() as patch:
+        after_reads(patch, reader.cache, [another_name])
+        assert reader.cache.list_tables("db") == ["t", "x"]
+    assert shown == ["untold", ["t", "y"]]
+    assert reader.cache.list_tables("db") == ["t", "y"]
+
+
+def after_reads(patch: pytest.MonkeyPatch, actor: Any, does: list[Any]) -> None:
+    """Something happens once an actor has read the database, before it does anything with that; once."""
+    read = actor._database.read
+
+    class Stopped:
+        def read(self, *arguments: Any, **named: Any) -> Any:
+            found = read(*arguments, **named)
+            if does and not named.get("one_statement"):
+                does.pop()()
+            return found
+
+    patch.setattr(actor, "_database", Stopped())
+
+
 def test_a_follower_that_is_too_far_behind_serves_nothing(reader: Reader, clock: Clock) -> None:
     clock.now += 31
     reader.client.catalog.alter_properties(X, {"note": "new"})

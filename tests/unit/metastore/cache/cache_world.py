@@ -110,6 +110,10 @@ class World:
         self._change(self.tables[key], write_id)
         self._tell("ALTER_TABLE", key, {"db": key.database, "table": key.name, "writeId": write_id or -1})
 
+    def alter_untold(self, key: TableName, write_id: int = 0) -> None:
+        """A change of a Hive whose server has no listener."""
+        self._change(self.tables[key], write_id)
+
     def add_partition(self, key: TableName, name: str, write_id: int = 0) -> None:
         table = self.tables[key]
         kind = "ALTER_PARTITIONS" if name in table.partitions else "ADD_PARTITION"
@@ -190,15 +194,18 @@ def table_value(key: TableName, table: WorldTable) -> Table:
 
 
 def begin_round(state: CacheState, world: World) -> Round | None:
-    """What the follower reads in one database snapshot; None when it has to begin anew."""
+    """What the follower reads in one database snapshot; None when it has to begin anew.
+
+    Its look ends when the caller says so.
+    """
     assert state.position is not None
     events = world.after(state.position)
     if find_gap(state.position, world.end, [event.event_id for event in events], 1000):
         return None
-    writes = state.writes.copy()
+    looking, writes = state.begin_looking(), state.writes.copy()
     changes = fold(events, writes)
     loads = {key: world.load(key, names) for key, names in state.plan(changes).items()}
-    return Round(state.position, world.end, changes, loads, writes)
+    return Round(looking, state.position, world.end, changes, loads, writes)
 
 
 def open_writes(world: World) -> OpenWrites:

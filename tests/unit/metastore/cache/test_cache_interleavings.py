@@ -2,7 +2,7 @@
 
 What must hold of every read, whoever does what in between: an answer from memory contains every change of a write id
 that the reader's list sees, and none of one that it does not see; successive reads of a table never go backwards,
-whatever lists they come with, answers of the database included.
+whatever lists they come with, answers of the database included. Some of the changes are told by no event.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Actors:
         self.writing: list[tuple[int, TableName, int, int]] = []
         self.lists: list[tuple[TableName, int, ValidWriteIdList | None]] = []
         self.loading: list[tuple[TableName, Loaded, Looking]] = []
+        self.reading: list[tuple[TableName, Verdict, Loaded, Looking, int]] = []
         self.round: Round | None = None
         self.shown: dict[int, int] = {}
         for key in KEYS:
@@ -46,9 +47,10 @@ class Actors:
             for weight, action in (
                 (4, self.our_ddl), (2, self.external), (3, self.begin_write), (4, self.foreign_ddl),
                 (4, self.end_write), (1, self.drop_and_create), (1, self.rename), (1, self.forget_aborted),
-                (1, self.purge),
+                (1, self.purge), (2, self.untold),
                 (5, self.whole_round), (2, self.begin_round), (3, self.end_round), (3, self.begin_load),
                 (3, self.end_load), (3, self.take_list), (8, self.read_now), (4, self.read_held),
+                (3, self.begin_read), (3, self.end_read),
             )
             for _ in range(weight)
         ]  # fmt: skip
@@ -112,6 +114,15 @@ class Actors:
         else:
             self.world.alter(EXTERNAL)
 
+    def untold(self, a: int, b: int) -> None:
+        """A real Hive without a listener, with a write id or without."""
+        if self.writing and b % 2:
+            _, key, table_id, write_id = self.writing[a % len(self.writing)]
+            if key in self.world.tables and self.world.tables[key].id == table_id:
+                self.world.alter_untold(key, write_id)
+        elif KEYS[a % 3] in self.world.tables:
+            self.world.alter_untold(KEYS[a % 3])
+
     def drop_and_create(self, a: int, _: int) -> None:
         key = TRANSACTIONAL[a % 2]
         if key in self.world.tables:
@@ -145,8 +156,10 @@ class Actors:
                 self.round = deepcopy(self.round)
 
     def end_round(self, a: int, _: int) -> None:
-        if self.round is not None and a % 5:  # else it dies half-way
-            self.state.apply(self.round)
+        if self.round is not None:
+            if a % 5:  # else it dies half-way
+                self.state.apply(self.round)
+            self.state.end_looking(self.round.looking)
         self.round = None
 
     def whole_round(self, *_: int) -> None:
@@ -191,16 +204,36 @@ class Actors:
             return
         looking, loaded = self.state.begin_looking(), self.world.load(key, whole=bool(b % 2))
         if loaded is not None and loaded.table.id == table_id:
-            own, position = TableEntry.of(loaded), self.state.position or 0
-            if verdict is Verdict.MISSING or (verdict is Verdict.NEWER and loaded.as_of <= position):
-                self.state.offer(key, own, looking)
-            known = self.state.store.table(key)
-            if known is None or known is own or known.table.id != table_id:
-                self.state.seen(loaded.table.id, loaded.as_of)
-            elif known is not own and known.table != loaded.table:
-                self.state.differs(key, known, loaded.as_of)
-            self.remember(table_id, int(loaded.table.properties["v"]))
+            self.answer(key, verdict, loaded, looking, self.shown.get(table_id, 0))
         self.state.end_looking(looking)
+
+    def begin_read(self, a: int, b: int) -> None:
+        """One that takes time: it holds its answer, and has not given it yet."""
+        key = KEYS[a % 3]
+        if key in self.world.tables:
+            table_id = self.world.tables[key].id
+            verdict, _ = self.state.look(key, table_id, self.world.reader_list(key))
+            looking, loaded = self.state.begin_looking(), self.world.load(key, whole=bool(b % 2))
+            assert loaded is not None
+            self.reading.append((key, verdict, deepcopy(loaded), looking, self.shown.get(table_id, 0)))
+
+    def end_read(self, a: int, _: int) -> None:
+        if self.reading:
+            key, verdict, loaded, looking, shown = self.reading.pop(a % len(self.reading))
+            self.answer(key, verdict, loaded, looking, shown)
+            self.state.end_looking(looking)
+
+    def answer(self, key: TableName, verdict: Verdict, loaded: Loaded, looking: Looking, before: int) -> None:
+        """:param before: what was shown when the read began."""
+        own, position = TableEntry.of(loaded), self.state.position or 0
+        if verdict is Verdict.MISSING or (verdict is Verdict.NEWER and loaded.as_of <= position):
+            self.state.offer(key, own, looking)
+        known, shown = self.state.show(key, own, looking, own.partitions)
+        if isinstance(known, TableEntry) and known.table != loaded.table:
+            self.state.differs(key, known, shown, looking)
+        version = int(loaded.table.properties["v"])
+        assert version >= before, "a read went backwards"
+        self.shown[loaded.table.id] = max(version, self.shown.get(loaded.table.id, 0))
 
     # --- what must hold -------------------------------------------------------------------------------------------
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_acid.metastore.cache.entries import Store, TableEntry
-from airflow_hive_acid.metastore.cache.events import OpenWrites
-from airflow_hive_acid.metastore.cache.rules import Verdict
-from airflow_hive_acid.metastore.cache.state import CacheState
+from airflow_hive_acid.metastore.cache.entries import Store, TableEntry, ValueEntry
+from airflow_hive_acid.metastore.cache.events import OpenWrites, names_key
+from airflow_hive_acid.metastore.cache.rules import Freshness, Verdict
+from airflow_hive_acid.metastore.cache.state import CacheState, Looking, Round
 from airflow_hive_acid.metastore.names.objects import TableName
 from tests.unit.metastore.cache.cache_world import EXTERNAL, KEYS, World, begin_round, open_writes
+
+Load = tuple[Looking, TableEntry]
 
 
 class Cache:
@@ -26,15 +28,39 @@ class Cache:
         self.state.reset(self.world.end, open_writes(self.world))
 
     def follow(self) -> None:
+        self.end(self.begin())
+
+    def begin(self) -> Round:
+        """A round that has read, and not taken effect yet."""
         found = begin_round(self.state, self.world)
         assert found is not None
+        return deepcopy(found)
+
+    def end(self, found: Round) -> None:
         self.state.apply(found)
+        self.state.end_looking(found.looking)
 
     def offer(self, key: TableName, *, whole: bool = False) -> None:
         looking = self.state.begin_looking()
         loaded = self.world.load(key, whole=whole)
         assert loaded is not None
         self.state.offer(key, TableEntry.of(loaded), looking)
+        self.state.end_looking(looking)
+
+    def load(self, key: TableName, *, whole: bool = False) -> Load:
+        """A reader that has read the database, and not given its answer yet."""
+        looking, loaded = self.state.begin_looking(), deepcopy(self.world.load(key, whole=whole))
+        assert loaded is not None
+        return looking, TableEntry.of(loaded)
+
+    def show(self, key: TableName, load: Load, *, offer: bool = False) -> None:
+        """It gives its answer: the table, and all partitions if they were read."""
+        looking, own = load
+        if offer:
+            self.state.offer(key, own, looking)
+        known, shown = self.state.show(key, own, looking, own.partitions)
+        if isinstance(known, TableEntry) and known.table != own.table:
+            self.state.differs(key, known, shown, looking)
         self.state.end_looking(looking)
 
     def read(self, key: TableName, reader: Any = ...) -> tuple[Verdict, int | None]:
@@ -242,9 +268,7 @@ def test_a_change_behind_the_log_is_found_by_comparing_and_read_again() -> None:
     cache = Cache(X)
     cache.offer(X)
     cache.world.tables[X].version = 7
-    entry = cache.state.store.table(X)
-    assert entry is not None
-    cache.state.differs(X, entry, cache.world.end)
+    cache.show(X, cache.load(X))
     assert cache.read(X)[0] is Verdict.UNCONFIRMED
     cache.follow()
     assert cache.read(X) == (Verdict.HIT, 7)
@@ -260,13 +284,204 @@ def test_nothing_older_is_shown_after_the_database_has_shown_more() -> None:
     cache = Cache(X)
     cache.offer(X)
     cache.world.alter(X)
-    entry = cache.state.store.table(X)
-    assert entry is not None
     assert cache.read(X) == (Verdict.HIT, 0)
-    cache.state.differs(X, entry, cache.world.end)
+    cache.show(X, cache.load(X))
     assert cache.read(X)[0] is Verdict.UNCONFIRMED
     cache.follow()
     assert cache.read(X) == (Verdict.HIT, 1)
+
+
+def test_a_round_that_read_before_a_reader_was_shown_something_later_shows_nothing_older() -> None:
+    """
+    t1  the follower reads an event of the table, and the table
+    t2            a Hive without a listener changes it: the log's end stays where it is
+    t3                     a reader whose list the entry does not know is shown that by the database
+    t4  the round takes effect: what it has read is older, and has the same place in the log
+    """
+    cache = Cache(X)
+    cache.offer(X)
+    cache.world.alter(X)
+    found = cache.begin()
+    cache.world.alter_untold(X)
+    cache.show(X, cache.load(X))
+    assert cache.read(X)[0] is Verdict.UNCONFIRMED
+    cache.end(found)
+    assert cache.read(X)[0] is Verdict.UNCONFIRMED
+    cache.follow()
+    assert cache.read(X) == (Verdict.HIT, 2)
+
+
+def test_an_entry_in_doubt_that_was_read_before_something_later_was_shown_stays_in_doubt() -> None:
+    cache = Cache(X)
+    cache.offer(X)
+    cache.world.alter_untold(X)
+    cache.show(X, cache.load(X))
+    found = cache.begin()
+    cache.world.alter_untold(X)
+    cache.show(X, cache.load(X))
+    cache.end(found)
+    assert cache.read(X)[0] is Verdict.UNCONFIRMED
+    cache.follow()
+    assert cache.read(X) == (Verdict.HIT, 2)
+
+
+def test_a_round_that_read_what_readers_were_shown_meanwhile_is_taken() -> None:
+    cache = Cache(X)
+    cache.offer(X)
+    cache.world.alter(X)
+    found = cache.begin()
+    cache.show(X, cache.load(X))
+    cache.end(found)
+    assert cache.read(X) == (Verdict.HIT, 1)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "only shown"])
+def test_what_was_loaded_before_something_later_was_shown_is_not_kept(*, kept: bool) -> None:
+    """
+    t1  a reader loads the table
+    t2            a Hive without a listener changes it
+    t3                     another reader loads it, and is shown it
+    t4  the first one offers what it loaded
+    """
+    cache = Cache(X)
+    early = cache.load(X)
+    cache.world.alter_untold(X)
+    cache.show(X, cache.load(X), offer=kept)
+    cache.show(X, early, offer=True)
+    assert cache.read(X)[0] in (Verdict.MISSING, Verdict.UNCONFIRMED)
+    cache.follow()
+    cache.offer(X)
+    assert cache.read(X) == (Verdict.HIT, 1)
+
+
+def test_what_was_loaded_before_a_round_read_something_later_is_not_kept() -> None:
+    cache = Cache(X)
+    cache.offer(X)
+    cache.world.alter_untold(X)
+    looking, early = cache.load(X)
+    cache.show(X, cache.load(X))
+    cache.world.alter_untold(X)
+    cache.follow()
+    assert cache.read(X) == (Verdict.HIT, 2)
+    assert not cache.state.offer(X, early, looking)
+    assert cache.read(X) == (Verdict.HIT, 2)
+
+
+def test_partitions_loaded_before_others_were_shown_are_not_kept() -> None:
+    """A table that is what it was says nothing of its partitions."""
+    cache = Cache(X)
+    looking, early = cache.load(X, whole=True)
+    cache.world.tables[X].partitions["p=1"] = 0  # by a Hive without a listener
+    other, late = cache.load(X, whole=True)
+    assert late.table == early.table
+    assert cache.state.offer(X, late, other)
+    cache.state.end_looking(other)
+    assert not cache.state.offer(X, early, looking)
+    entry = cache.state.store.table(X)
+    assert entry is not None
+    assert entry.partitions is not None
+    assert entry.partitions.names() == ["p=1"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_the_log_tells_nothing_of_is_read_again_once_it_was_followed_as_far_as_it_was_shown(*, told: bool) -> None:
+    """
+    t1  the external table is in memory
+    t2            it is altered; another table is, and the log goes on
+    t3  a reader is shown the new one by the database, at a place that the log was not followed to
+    t4  the log was followed there, and has told of the change, or has not
+    """
+    cache = Cache(X, T)
+    cache.world.add_partition(X, "p=1")
+    cache.follow()
+    cache.offer(X, whole=True)
+    (cache.world.alter if told else cache.world.alter_untold)(X)
+    cache.world.alter(T)
+    cache.show(X, cache.load(X))
+    assert cache.read(X)[0] is Verdict.UNCONFIRMED
+    cache.follow()
+    if not told:
+        assert cache.read(X)[0] is Verdict.UNCONFIRMED
+        cache.follow()
+    assert cache.read(X) == (Verdict.HIT, 2)
+
+
+def test_a_large_tables_partitions_stay_where_the_log_tells_what_was_shown() -> None:
+    cache = Cache(X)
+    cache.world.add_partition(X, "p=1")
+    cache.follow()
+    cache.offer(X, whole=True)
+    cache.world.add_partition(X, "p=2")
+    cache.show(X, cache.load(X, whole=True))
+    found = cache.begin()
+    cache.show(X, cache.load(X))
+    cache.end(found)
+    assert cache.read(X) == (Verdict.HIT, 2)
+    entry = cache.state.store.table(X)
+    assert entry is not None
+    assert entry.partitions is not None
+    assert entry.partitions.names() == ["p=1", "p=2"]
+
+
+def test_names_loaded_before_others_were_shown_are_not_kept() -> None:
+    cache, key = Cache(), names_key("d")
+    looking, other = cache.state.begin_looking(), cache.state.begin_looking()
+    early, late = (ValueEntry(names, Freshness(cache.world.end)) for names in (("a",), ("a", "b")))
+    assert cache.state.show(key, late, other)[0] is None
+    cache.state.end_looking(other)
+    assert not cache.state.offer(key, early, looking)
+    assert cache.state.look(key)[0] is Verdict.MISSING
+
+
+def test_names_that_the_log_tells_nothing_of_are_read_again() -> None:
+    cache, key = Cache(T), names_key("d")
+    old = ValueEntry(("t",), Freshness(cache.world.end))
+    assert cache.state.offer(key, old, cache.state.begin_looking())
+    cache.world.alter(T)
+    looking = cache.state.begin_looking()
+    known, shown = cache.state.show(key, ValueEntry(("t", "u"), Freshness(cache.world.end)), looking)
+    assert known is old
+    cache.state.differs(key, old, shown, looking)
+    assert cache.state.look(key)[0] is Verdict.UNCONFIRMED
+    cache.follow()
+    assert cache.state.look(key)[0] is Verdict.MISSING
+
+
+def test_of_two_answers_that_nobody_can_order_neither_is_taken_for_the_later_one() -> None:
+    """
+    t1  two readers and a third begin to look
+    t2  each finds another table, at the same place of the log
+    t3  two of them have given their answers; the third one's may be older than either
+    """
+    cache = Cache(X)
+    first = cache.load(X)
+    cache.world.alter_untold(X)
+    second, third = cache.load(X), cache.load(X)
+    cache.show(X, second)
+    cache.show(X, first)
+    assert not cache.state.offer(X, third[1], third[0])
+    fourth = cache.load(X)
+    cache.show(X, fourth)
+    assert cache.state.offer(X, third[1], third[0])
+
+
+def test_what_readers_were_shown_is_forgotten_when_nobody_is_looking_that_began_before() -> None:
+    cache = Cache(X)
+    long, _ = cache.load(X)
+    for _ in range(3):
+        cache.world.alter(X)
+        cache.show(X, cache.load(X))
+        cache.follow()
+    assert cache.state._shown
+    assert len(cache.state._recent) == 3
+    later, _ = cache.load(X)
+    cache.state.end_looking(long)
+    cache.world.alter(X)
+    cache.follow()
+    assert len(cache.state._recent) == 1
+    cache.state.end_looking(later)
+    assert not cache.state._shown
+    assert not cache.state._recent
 
 
 def test_memory_is_bounded_and_the_least_recently_read_goes_first() -> None:
