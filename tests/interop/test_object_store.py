@@ -115,7 +115,8 @@ def test_hive_reads_what_was_uploaded_under_its_names(
     with faults.of():
         outcomes = engine.run_compactions("w")
     assert [outcome.kind for outcome in outcomes] == [Kind.COMPACTED] * 2, outcomes
-    kinds = [asked.kind for asked in faults.after]
+    # The version file comes out of staging, so that a fence can stop it; files of rows do not.
+    kinds = {asked.kind for asked in faults.after if not asked.name.endswith("/_orc_acid_version")}
     assert ("COPY" in kinds, "COMPLETE" in kinds) == (False, True)
     same()
     assert {outcome.kind for outcome in clean(client, files)} == {Kind.CLEANED}
