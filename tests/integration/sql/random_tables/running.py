@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 REFUSALS = (
     (TablePinnedError, "is pinned by"),
-    # The Cleaner has not removed what was dropped.
+    # The Cleaner has not removed what was dropped; a Hive refuses a directory that is there as well.
     (AlreadyExistsError, "where there are files already"),
+    (AlreadyExistsError, "that was dropped, until the Cleaner has removed them"),
     # SET LOCATION: they come with streaming batches, and with txns that are rolled back.
     (InvalidArgumentsError, "holds rows of aborted transactions among others"),
 )
