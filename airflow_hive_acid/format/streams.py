@@ -39,11 +39,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "on_missing_column": ("fail", "null", "default"),
     "on_type_change": ("fail", "convert"),
     "on_bad_record": ("fail", "quarantine"),
+    "on_gap": ("fail", "ignore"),
 }
 SINK: dict[str, Any] = {
     "mode": "append", "keys": (), "latest_by": None, "delete_when": None, "partition": None, "on_new_column": "fail",
     "on_missing_column": "fail", "on_type_change": "fail", "on_bad_record": "fail", "quarantine": None,
-    "start_over": False, "spool": None,
+    "on_gap": "fail", "start_over": False, "spool": None,
 }  # fmt: skip
 """Arguments of the sink beside ``table`` and ``stream``, and what they are by default."""
 
@@ -75,6 +76,7 @@ class StreamOptions:
     view: str = ""
     application_id: str = ""
     deletes: bool = False
+    on_gap: str = "fail"
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> StreamOptions:

@@ -234,6 +234,7 @@ class _Running:
         self.committed = 0
         self.problem: HiveAcidError | None = None
         self._known: _Planned | None = None
+        self._is_first = True
         self._over = threading.Event()
         self._deltas = Deltas(context.client, context.filesystem, Budget.of(context.settings), self._pause)
 
@@ -284,8 +285,11 @@ class _Running:
         batch = int(question["batch"])
         if batch <= self.batch:
             self._require_repetition(batch, question.get("offsets"))
+            self._is_first = False
             log.info("micro-batch %s of %s was committed before; it is skipped", batch, self._options.stream)
             return {"is": "committed", "again": True}
+        if self._is_first and self._options.source != NO_QUERY:
+            self._require_no_gap(batch)
         if self._left:
             self._end_earlier("an attempt at the micro-batch before did not come to its end")
         given = tuple(Column(str(name), str(kind)) for name, kind in question["columns"])
@@ -296,7 +300,7 @@ class _Running:
             result = self._apply_patiently(batch, self._planned(table, given, aside))
         except CommitStateUnknownError as lost:
             return self._settled(batch, lost)
-        self.batch, self._left = batch, ()
+        self.batch, self._left, self._is_first = batch, (), False
         self.committed += 1
         try:
             self._deltas.written(table, result.directories)
@@ -323,6 +327,29 @@ class _Running:
             f"was restored or copied. Which of its rows are in {found.table} already, nobody can tell. Go on from the "
             "checkpoint that the stream had last, or give the stream another name to apply all that this one brings"
         )
+
+    def _require_no_gap(self, batch: int) -> None:
+        """Refuse to go on behind micro-batches that were committed once, and are not any more: their rows are missing.
+
+        Only the first one after a start can be behind such a gap: a metastore that is restored knows nothing of the
+        owner, whose next commit is refused.
+        """
+        name, table, last = self._options.stream, self._options.table, self.batch
+        if batch == last + 1:
+            return
+        if last < 0:
+            log.warning(
+                "stream %s begins with micro-batch %s of its checkpoint: of those before, none was committed under "
+                "this name, as when it was forgotten, or the metastore was restored from a backup of before",
+                name, batch,
+            )  # fmt: skip
+        elif self._options.on_gap == "fail":
+            raise InvalidArgumentsError(
+                f"micro-batch {batch} of stream {name} does not follow the last one that is committed, {last}: those "
+                f"between are not in {table}, as when the metastore was restored from an older backup. Go on from a "
+                f"checkpoint of micro-batch {last}, or apply what is missing in another way; then, or if the program "
+                "leaves micro-batches out, say on_gap='ignore'"
+            )
 
     def _apply_patiently(self, batch: int, known: _Planned) -> StatementResult:
         """Apply a micro-batch, again on a new snapshot when others have changed the same: the stream goes on then."""

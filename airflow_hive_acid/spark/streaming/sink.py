@@ -62,6 +62,7 @@ def hive_acid_sink(
     on_type_change: str = "fail",
     on_bad_record: str = "fail",
     quarantine: str | None = None,
+    on_gap: str = "fail",
     start_over: bool = False,
     spool: str | None = None,
 ) -> HiveAcidSink:
@@ -83,6 +84,8 @@ def hive_acid_sink(
     :param on_bad_record: what a value that does not fit does: ``fail``, which stops the stream with the row named, or
         ``quarantine``: such rows go there as JSON lines, the others into the table.
     :param quarantine: URI of a directory for them.
+    :param on_gap: what a start behind micro-batches that the stream has not committed does: ``fail``, or ``ignore`` for
+        a program that leaves some out itself.
     :param start_over: accept a new checkpoint under the name of an old stream; all of it is applied.
     :param spool: where the process beside it listens; by default what the Spark setting
         ``spark.hive.acid.stream.spool`` says.
@@ -92,7 +95,8 @@ def hive_acid_sink(
     given: dict[str, Any] = {
         "mode": mode, "keys": keys, "latest_by": latest_by, "delete_when": delete_when, "partition": partition,
         "on_new_column": on_new_column, "on_missing_column": on_missing_column, "on_type_change": on_type_change,
-        "on_bad_record": on_bad_record, "quarantine": quarantine, "start_over": start_over, "spool": spool,
+        "on_bad_record": on_bad_record, "quarantine": quarantine, "on_gap": on_gap, "start_over": start_over,
+        "spool": spool,
     }  # fmt: skip
     if not isinstance(stream, str) or not 0 < len(stream) <= 200 or not stream.isprintable():
         raise InvalidArgumentsError(f"stream must be a name of 1 to 200 printable characters, not {stream!r}")

@@ -62,9 +62,10 @@ def test_arguments_that_go_together_are_taken(given: dict[str, Any]) -> None:
         (
             {"mood": 1},
             "mood is no argument of a sink; those are mode, keys, latest_by, delete_when, partition, on_new_column, "
-            "on_missing_column, on_type_change, on_bad_record, quarantine, start_over, spool",
+            "on_missing_column, on_type_change, on_bad_record, quarantine, on_gap, start_over, spool",
         ),
         ({"mode": "x"}, "mode must be one of append, upsert, not 'x'"),
+        ({"on_gap": "x"}, "on_gap must be one of fail, ignore, not 'x'"),
         ({"on_new_column": "x"}, "on_new_column must be one of fail, add, ignore, not 'x'"),
         ({"keys": "id", "mode": "upsert"}, "keys must be a list of columns, not the text 'id'"),
         (

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.engine.definitions import alter
@@ -27,6 +28,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.format.streams import StreamOptions, open_question
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.streaming.channel import Conversation, LocalFiles
 
@@ -177,6 +179,51 @@ def test_a_number_that_is_taken_is_refused_to_rows_of_an_older_checkpoint(client
     assert right.batch(3, offsets={"ends": ["30"]})["again"] is False
     right.talk.close()
     assert len(visible(client, table)) == 4
+
+
+def test_a_start_behind_micro_batches_that_are_not_committed_any_more_is_refused(client, table, process, fake):
+    """
+    t1  stream s commits micro-batches 0 to 2
+    t2  the metastore is restored from a backup of before micro-batch 1
+    t3  its query is started from its checkpoint, which is behind micro-batch 2
+    """
+    app = Application(process().spool, fake).open()
+    for number in range(3):
+        app.batch(number)
+    app.talk.close()
+    client.database.run(lambda connection: connection.execute(sa.update(HIVE_ACID_STREAM).values(HSR_BATCH=0)))
+    late = Application(process().spool, fake).open()
+    for _ in range(2):
+        with pytest.raises(
+            InvalidArgumentsError, match=r"committed, 0: those between are not in w\.t, .* on_gap='ignore'"
+        ):
+            late.batch(3)
+    late.talk.close()
+    assert (client.streams.find("s").batch, len(visible(client, table))) == (0, 3)
+    knowing = Application(process().spool, fake, on_gap="ignore").open()
+    assert knowing.batch(3)["again"] is False
+    knowing.talk.close()
+    assert len(visible(client, table)) == 4
+
+
+def test_a_program_that_leaves_micro_batches_out_may_while_it_runs(client, table, process, fake):
+    app = Application(process().spool, fake).open()
+    assert [app.batch(number)["again"] for number in (0, 2, 5)] == [False] * 3
+    app.talk.close()
+    again = Application(process().spool, fake).open()
+    assert [again.batch(number)["again"] for number in (5, 9)] == [True, False]
+    again.talk.close()
+    assert len(visible(client, table)) == 4
+
+
+@pytest.mark.parametrize(("first", "warned"), [(0, False), (7, True)])
+def test_a_stream_that_nobody_knows_says_when_it_begins_in_the_midst_of_its_checkpoint(
+    process, fake, caplog, first, warned
+):
+    app = Application(process().spool, fake).open()
+    assert app.batch(first)["again"] is False
+    app.talk.close()
+    assert (f"stream s begins with micro-batch {first}" in caplog.text) is warned
 
 
 def test_a_program_that_numbers_its_micro_batches_itself_may_repeat_any(client, table, process, fake):
