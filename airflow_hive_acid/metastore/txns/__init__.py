@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.txns.events import aborted
     from airflow_hive_acid.metastore.txns.history import min_open_watermark
     from airflow_hive_acid.metastore.txns.jobs import COMPACT_KIND, DDL_KIND, Job, JobState, tables_with_unfenced_jobs
+    from airflow_hive_acid.metastore.txns.key_values import moves_with_commits, take_over
     from airflow_hive_acid.metastore.txns.pin_rules import Pin, PinnedTable, PinState, overdue
     from airflow_hive_acid.metastore.txns.replicas import forget_mapping, seed_write_ids
     from airflow_hive_acid.metastore.txns.snapshots import Snapshot, take_snapshot, valid_write_ids
@@ -55,10 +56,12 @@ else:
             "left_open": "withdrawals",
             "max_allocated": "write_ids",
             "min_open_watermark": "history",
+            "moves_with_commits": "key_values",
             "overdue": "pin_rules",
             "seed_write_id": "write_ids",
             "seed_write_ids": "replicas",
             "tables_with_unfenced_jobs": "jobs",
+            "take_over": "key_values",
             "take_snapshot": "snapshots",
             "txn_facts": "txns",
             "valid_write_ids": "snapshots",
@@ -90,10 +93,12 @@ __all__ = [
     "left_open",
     "max_allocated",
     "min_open_watermark",
+    "moves_with_commits",
     "overdue",
     "seed_write_id",
     "seed_write_ids",
     "tables_with_unfenced_jobs",
+    "take_over",
     "take_snapshot",
     "txn_facts",
     "valid_write_ids",

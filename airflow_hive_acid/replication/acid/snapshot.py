@@ -18,6 +18,7 @@ from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.metastore.compaction import Resource
 from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.metastore.replica import txns_of, uncleaned_compactions
+from airflow_hive_acid.metastore.txns import take_snapshot
 from airflow_hive_acid.replication.acid.plan import SourceView
 from airflow_hive_acid.replication.dumps.open_files import settled
 from airflow_hive_acid.replication.presence import require_listed
@@ -25,10 +26,13 @@ from airflow_hive_acid.replication.presence import require_listed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from sqlalchemy import Connection
+
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import Partition, Table
     from airflow_hive_acid.metastore.protocol import ReaderSnapshot
+    from airflow_hive_acid.metastore.txns import Snapshot
     from airflow_hive_acid.replication.site import Site
 
 UNPARTITIONED = ""
@@ -69,7 +73,7 @@ class SourceState:
     """All tables of a sync at one moment.
 
     :param state_id: the latest event whose effects are all in it.
-    :param reader: the open snapshot.
+    :param reader: keeps what is seen from being removed; its own lists may be a little older.
     """
 
     state_id: int
@@ -96,11 +100,19 @@ def source_state(
         raise InvalidArgumentsError(
             f"{', '.join(plain)} of {site.name} have no transactions; they are replicated by export and import"
         )
+    keys = [table_name(name) for name in names]
     with client.snapshot(names, agent_info="replication") as reader:
-        check(reader.valid_txns)
-        # Under the lock: a table that was dropped and made again meanwhile is the new one.
-        found = {t.qualified_name: t for t in client.catalog.get_tables(names)}
-        yield SourceState(state_id, reader, {name: _look(site, found[name], reader) for name in names})
+
+        def look(connection: Connection) -> tuple[Snapshot, list[Table]]:
+            # One view (R11): where streams stand is as of the commits that the lists show, no earlier and no later.
+            # The lists are of now; those of a txn end at its own id.
+            seen = take_snapshot(connection, keys, 0, client.gap_timeout_ms)
+            # Under the lock: a table that was dropped and made again meanwhile is the new one.
+            return seen, client.catalog.get_tables_in(connection, keys)
+
+        seen, found = client.database.read(look)
+        check(seen.valid_txns)
+        yield SourceState(state_id, reader, {t.qualified_name: _look(site, t, seen) for t in found})
 
 
 def listing_of(found: Iterable[FileInfo] | None) -> list[FileEntry]:
@@ -125,9 +137,9 @@ def _partitions(site: Site, table: Table) -> list[Partition]:
     return site.client.catalog.list_partitions(table.qualified_name) if table.is_partitioned else []
 
 
-def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
+def _look(site: Site, table: Table, seen: Snapshot) -> SourceTable:
     client, name = site.client, TableName(table.db, table.name)
-    write_ids = reader.snapshot[table.qualified_name]
+    write_ids = seen.write_ids[name]
     partitions = _partitions(site, table)
     places = {p.name: p.location.rstrip("/") for p in partitions} if table.is_partitioned else places_of(site, table)
     found = list_many(site.filesystem, places.values(), descend=enter)
@@ -145,7 +157,7 @@ def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
         client.database.read(lambda connection: txns_of(connection, name, write_ids.open)) if write_ids.open else {}
     )
     return SourceTable(
-        table, write_ids, reader.valid_txns, places, listings,
+        table, write_ids, seen.valid_txns, places, listings,
         {p: uncleaned.get(Resource(*name, p or None), frozenset()) for p in places}, open_txns,
         frozenset(growing), {p.name: p.write_id for p in partitions} if noted else {},
     )  # fmt: skip

@@ -47,6 +47,7 @@ from airflow_hive_acid.metastore.replica import (
 )
 from airflow_hive_acid.metastore.txns import abort_txn, forget_mapping
 from airflow_hive_acid.replication.acid.carry import carry
+from airflow_hive_acid.replication.acid.descriptions import NEW_COLUMNS, describe
 from airflow_hive_acid.replication.acid.plan import ReplicaView, plan
 from airflow_hive_acid.replication.acid.renames import renamed_since
 from airflow_hive_acid.replication.acid.report import SyncReport, TableReport
@@ -57,7 +58,6 @@ from airflow_hive_acid.replication.acid.tables import (
     drop_for_bootstrap,
     ended_at,
     fence_syncs,
-    is_described_otherwise,
     is_stored_otherwise,
     keep_cleaner_away,
     remove_leftovers,
@@ -66,8 +66,6 @@ from airflow_hive_acid.replication.acid.tables import (
 from airflow_hive_acid.replication.acid.target import Target
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
-from airflow_hive_acid.replication.dumps.exports import export_metadata
-from airflow_hive_acid.replication.dumps.metadata_imports import import_metadata_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -86,7 +84,6 @@ log = logging.getLogger(__name__)
 TRIES = 3
 """So many snapshots are taken when directories vanish while they are copied."""
 _NOTHING_KNOWN = ValidWriteIdList(0)
-_NEW_COLUMNS = "changing its columns as they were changed at the source"
 _FEWER_PARTITIONS = "dropping partitions that the source has no more"
 Others: TypeAlias = "Callable[[ValidTxnList], Mapping[str, str]]"
 
@@ -181,7 +178,7 @@ class _Sync:
             for target in targets:
                 self._step("copy")
                 self._copy(target)
-            metadata = self._metadata(targets)
+            metadata = describe(self._source, self._target, targets)
             state.reader.check()
         # From here on nothing of the source is looked at.
         self._tidy(before, targets, left)
@@ -265,7 +262,7 @@ class _Sync:
         pins.require_unpinned(dropped, "dropping it for a new copy")
         if dropped:
             stored = [t.qualified_name for s, t in going_on if is_stored_otherwise(s.table, t)]
-            pins.require_unpinned(stored, _NEW_COLUMNS)
+            pins.require_unpinned(stored, NEW_COLUMNS)
             smaller = [t.qualified_name for s, t in going_on if places_of(self._target, t).keys() - s.places.keys()]
             pins.require_unpinned(smaller, _FEWER_PARTITIONS)
 
@@ -464,17 +461,6 @@ class _Sync:
     @staticmethod
     def _dropped(targets: Sequence[Target]) -> bool:
         return any(t.places.keys() - t.source.places.keys() for t in targets if t.table.is_partitioned)
-
-    def _metadata(self, targets: Sequence[Target]) -> Callable[[Connection], object] | None:
-        """What changes the tables that the source's catalog describes otherwise; its locks keep DDL away meanwhile."""
-        changed = [t for t in targets if t.bootstrapped or is_described_otherwise(t.source.table, t.table)]
-        if not changed:
-            return None
-        stored = [t.name for t in changed if not t.bootstrapped and is_stored_otherwise(t.source.table, t.table)]
-        self._client.pins.require_unpinned(stored, _NEW_COLUMNS)
-        dumps = export_metadata(self._source, [(t.source.table.qualified_name, None) for t in changed])
-        names = [table_name(t.name) for t in changed]
-        return lambda connection: import_metadata_in(connection, self._target, dumps, names)
 
     def _advance(
         self, state: SourceState, targets: Sequence[Target], sync_txn: int,

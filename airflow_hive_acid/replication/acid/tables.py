@@ -17,6 +17,7 @@ from airflow_hive_acid.metastore.locks import LockComponent
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.protocol import database_lock, ddl_transaction, table_lock, wait_until_granted
 from airflow_hive_acid.metastore.replica import ended_here, forget_records, given_up, require_attempt
+from airflow_hive_acid.metastore.txns import moves_with_commits
 from airflow_hive_acid.replication.acid.plan import is_left_behind, leftovers
 from airflow_hive_acid.replication.acid.snapshot import list_places, places_of
 from airflow_hive_acid.replication.dumps.dropped_directories import bury, grave_of
@@ -73,13 +74,14 @@ def create_like(site: Site, source: Table, name: str) -> Table:
 
 
 def is_described_otherwise(source: Table, target: Table) -> bool:
-    """Whether the catalogs say different things of a table and its copy, places and statistics left aside.
+    """Whether the catalogs say different things of a table and its copy; places, statistics and positions left aside.
 
     That the source was altered counts, too: its files may know columns under names that are gone by now.
     """
 
     def said(table: Table) -> tuple[object, ...]:
-        return (*_columns(table), table.comments, _copied_properties(table), table.serde, table.serde_properties)
+        properties = {k: v for k, v in _copied_properties(table).items() if not moves_with_commits(k)}
+        return (*_columns(table), table.comments, properties, table.serde, table.serde_properties)
 
     return said(source) != said(target) or (source.is_altered and not target.is_altered)
 

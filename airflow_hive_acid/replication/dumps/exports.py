@@ -34,6 +34,7 @@ from airflow_hive_acid.metastore.catalog import (
 )
 from airflow_hive_acid.metastore.names import Spellings, TableName, as_stored, table_name
 from airflow_hive_acid.metastore.replica import OVERWRITTEN
+from airflow_hive_acid.metastore.txns import moves_with_commits, take_snapshot
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.dumps.dump import Dump, DumpFile, Scope, write_documents
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.acid_state import StateDirectory
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import PartitionSpec, Table, WholePartition
+    from airflow_hive_acid.metastore.txns import Snapshot
     from airflow_hive_acid.replication.site import Site
 
 MATERIALIZED_VIEW = "MATERIALIZED_VIEW"
@@ -136,18 +138,19 @@ def open_export(
         return
     plain = [] if known.is_transactional else [table]
     agent = f"export {name}"
-    with site.client.open_snapshot([table], plain=plain, agent_info=agent) as snapshot:
-        dump = _read(site, name, partitions, Dump(None, scope, state, event_id, whole_table=partitions is None))
+    with site.client.open_snapshot([table], plain=plain, agent_info=agent):
+        empty = Dump(None, scope, state, event_id, whole_table=partitions is None)
+        dump, seen = _read(site, name, partitions, empty)
         if dump.table is not None and is_transactional(dump.table.properties) != known.is_transactional:
             raise InvalidArgumentsError(f"{name} was made anew or converted just now; export again")
         if dump.table is not None:
-            lists = snapshot.snapshot[str(name)] if known.is_transactional else None
+            lists = seen.write_ids[name] if known.is_transactional else None
             dump = replace(
                 dump,
-                files=_list_files(site, dump, lists, snapshot.valid_txns),
+                files=_list_files(site, dump, lists, seen.valid_txns),
                 write_ids=None if lists is None else str(_settled(lists)),
             )
-        yield tagged(dump)
+        yield tagged(dump if partitions is None else _without_positions(dump))
 
 
 def export_table(
@@ -238,19 +241,30 @@ def _wanted(
     ]
 
 
-def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | None, dump: Dump) -> Dump:
+def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | None, dump: Dump) -> tuple[Dump, Snapshot]:
+    """The table, and which of its rows there are now: in one view, so that a stream stands where they end (R11)."""
+    client = site.client
 
-    def operation(connection: Connection) -> Dump:
+    def operation(connection: Connection) -> tuple[Dump, Snapshot]:
+        seen = take_snapshot(connection, [name], 0, client.gap_timeout_ms)
         table = read_tables(connection, [name]).get(name)
         if table is None:
             if dump.scope is Scope.NONE:
                 raise no_such_table(connection, *name)
-            return dump
+            return dump, seen
         wanted = _wanted([name], [(str(name), partitions)], {name: table})
         known = _Known(sharing_columns(connection, [table.id]), read_whole_partitions(connection, wanted))
-        return _with_partitions(connection, replace(dump, table=table), table, partitions, known)
+        return _with_partitions(connection, replace(dump, table=table), table, partitions, known), seen
 
-    return site.client.database.read(operation)
+    return client.database.read(operation)
+
+
+def _without_positions(dump: Dump) -> Dump:
+    """Some partitions of a table: where its streams stand, rows have gone into others as well."""
+    if dump.table is None:
+        return dump
+    properties = {k: v for k, v in dump.table.properties.items() if not moves_with_commits(k)}
+    return replace(dump, table=replace(dump.table, properties=properties))
 
 
 def _with_partitions(

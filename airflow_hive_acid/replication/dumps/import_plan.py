@@ -28,7 +28,7 @@ from airflow_hive_acid.metastore.catalog import (
     without_skew,
 )
 from airflow_hive_acid.metastore.replica import OVERWRITTEN, TARGET_FOR, policies_of
-from airflow_hive_acid.metastore.txns import STATISTICS_ACCURATE
+from airflow_hive_acid.metastore.txns import STATISTICS_ACCURATE, moves_with_commits
 from airflow_hive_acid.replication.dumps.dump import DATA, Dump, Scope
 from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID, ObjectState, may_drop, may_import
 
@@ -359,6 +359,9 @@ def _changed_parameters(
     """The parameters of an object whose metadata alone changes: state id and kind stay, statistics go."""
     tags = {STATE_ID: str(held.state_id)} if held.state_id is not None else {}
     tags |= held.after_import(state, metadata_only=True)
+    # Where streams stand comes with rows (acid.sync), and stays where these end.
+    tags |= {k: v for k, v in before.items() if moves_with_commits(k)}
+    source = {k: v for k, v in source.items() if not moves_with_commits(k)}
     return _inexact(_clean({**_altered(before), **source}, now)) | _kind_of(before) | tags
 
 

@@ -14,6 +14,7 @@ from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.protocol.hive_batches import read_position
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.values.model import Table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.site import Site
 
 T = "default.t"
+POSITION = "_meta.position.s"
 
 
 def path_of(uri: str) -> Path:
@@ -51,6 +53,22 @@ def write(site: Site, *rows: str, table: str = T, partition: str = "", deletes: 
     """A committed write; rows are named ``write id:text`` in the file."""
     with begin(site, table, update=bool(deletes), partition=partition) as transaction:
         return fill(site, transaction, *rows, table=table, partition=partition, deletes=deletes)
+
+
+def write_at(site: Site, position: str, *rows: str) -> None:
+    """A committed write that moves the stream ``s`` to a position."""
+    client = site.client
+    before = read_position(client, client.catalog.get_table(T).id, "s")
+    with begin(site) as transaction:
+        fill(site, transaction, *rows)
+        if client.catalog.get_table(T).is_partitioned:
+            transaction.add_partitions(T, [])
+        transaction.before_commit(lambda connection: before.moved(connection, position))
+
+
+def position_of(site: Site) -> str | None:
+    """Where the stream ``s`` stands."""
+    return site.client.catalog.get_table(T).property(POSITION)
 
 
 def begin(site: Site, table: str = T, *, update: bool = False, partition: str = "") -> Transaction:

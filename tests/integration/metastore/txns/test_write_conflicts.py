@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
 from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
-from airflow_hive_acid.metastore.txns.key_values import KeyValue
+from airflow_hive_acid.metastore.txns.key_values import KeyValue, take_over
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -364,3 +364,15 @@ def test_where_a_stream_stands_changes_with_the_commit(client: MetastoreClient, 
     assert rows.txn_state(third.txn_id)[0] == "o"
     with pytest.raises(InvalidArgumentsError, match="only keys that begin with _meta"):
         KeyValue(7, "transactional", "false")
+
+
+def test_a_table_takes_over_where_the_streams_of_its_copy_stand(client: MetastoreClient, rows: Any) -> None:
+    rows.insert("DBS", DB_ID=1, DB_LOCATION_URI="file:/w/db.db", NAME="db", CTLG_NAME="hive")
+    rows.insert("TBLS", TBL_ID=7, CREATE_TIME=1, DB_ID=1, LAST_ACCESS_TIME=0, RETENTION=0, TBL_NAME="t")
+    before = {"_meta.position.a": "1", "_meta.position.b": "2", "_meta.position.gone": "3", "note": "stays"}
+    for key, value in before.items():
+        rows.insert("TABLE_PARAMS", TBL_ID=7, PARAM_KEY=key, PARAM_VALUE=value)
+    wanted = {"_meta.position.a": "1", "_meta.position.b": "5", "_meta.position.new": "6"}
+    client.database.run(lambda connection: take_over(connection, 7, wanted))
+    found = rows.select("TABLE_PARAMS", "PARAM_KEY", "PARAM_VALUE", TBL_ID=7)
+    assert dict(found) == {**wanted, "note": "stays"}

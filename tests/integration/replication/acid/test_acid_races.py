@@ -105,6 +105,38 @@ def test_a_sync_that_was_failed_over_drops_no_table_for_a_new_copy(
     assert rows(replica) == {"": {"1:a", "2:mine"}}
 
 
+def test_a_stream_stands_at_the_replica_where_its_rows_end_there(
+    primary: Site, replica: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a fail-over it goes on from there: a position behind which rows are missing would lose them.
+
+    t1  a stream has committed up to 2; a sync begins
+    t2            it commits up to 3 before the sync looks at the table
+    t3            it commits up to 4 when the sync has looked
+    t4  the sync brings what it saw
+    """
+    create(primary)
+    world.write_at(primary, "1", "a")
+    sync(primary, replica)
+    world.write_at(primary, "2", "b")
+    snapshot = primary.client.snapshot
+
+    @contextlib.contextmanager
+    def slow(*arguments: Any, **named: Any) -> Iterator[Any]:
+        with snapshot(*arguments, **named) as reader:
+            world.write_at(primary, "3", "c")
+            yield reader
+
+    with monkeypatch.context() as patch:
+        patch.setattr(primary.client, "snapshot", slow)
+        after_looking(patch, lambda: world.write_at(primary, "4", "d"))
+        sync(primary, replica)
+    assert rows(replica) == {"": {"1:a", "2:b", "3:c"}}
+    assert world.position_of(replica) == "3"
+    sync(primary, replica)
+    assert (rows(replica), world.position_of(replica)) == (rows(primary), "4")
+
+
 def test_a_foreign_write_that_comes_while_a_sync_looks_is_not_taken_for_its_own(
     primary: Site, replica: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

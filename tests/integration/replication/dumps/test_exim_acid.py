@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,10 +11,13 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.changes import as_of, lost_history, partition_changes
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.replication.dumps import exports
 from airflow_hive_acid.replication.dumps.dump import Scope, read_dump
-from airflow_hive_acid.replication.dumps.exports import export_table
+from airflow_hive_acid.replication.dumps.exports import export_metadata, export_table
 from airflow_hive_acid.replication.dumps.import_plan import Asked
 from airflow_hive_acid.replication.dumps.imports import import_table
+from airflow_hive_acid.replication.dumps.metadata_imports import import_metadata
+from tests.integration.replication import acid_world as world
 from tests.integration.replication.dumps.exim import contents, location, make_table, objects, write
 
 if TYPE_CHECKING:
@@ -38,6 +41,50 @@ def insert(site: Site, content: bytes, *, abort: bool = False, name: str = "w.t"
     else:
         transaction.commit()
     return write_id
+
+
+def test_a_stream_stands_in_a_dump_where_the_rows_of_the_dump_end(
+    primary: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits while the export begins: who goes on from the imported position misses no row."""
+    world.create(primary)
+    world.write_at(primary, "1", "a")
+    read = exports._read
+
+    def late(*arguments: Any) -> Any:
+        world.write_at(primary, "2", "b")
+        return read(*arguments)
+
+    monkeypatch.setattr(exports, "_read", late)
+    export_table(primary, world.T, f"{tmp_path}/dump")
+    dump = read_dump(primary.filesystem, f"{tmp_path}/dump")
+    assert dump.table is not None
+    assert dump.table.properties[world.POSITION] == "2"
+    assert [file.path.partition("/")[0] for file in dump.files if "bucket" in file.path] == [
+        delta_name(1, 1, 0), delta_name(2, 2, 0)
+    ]  # fmt: skip
+
+
+def test_metadata_alone_does_not_move_streams(primary: Site, replica: Site) -> None:
+    for site, position in ((primary, "2"), (replica, "1")):
+        world.create(site)
+        world.write_at(site, position, "a")
+    primary.client.catalog.alter_properties(world.T, {"about": "birds"})
+    (done,) = import_metadata(replica, export_metadata(primary, [(world.T, None)]))
+    assert done.done
+    assert replica.client.catalog.get_table(world.T).properties["about"] == "birds"
+    assert world.position_of(replica) == "1"
+
+
+def test_a_dump_of_some_partitions_does_not_say_where_streams_stand(primary: Site, tmp_path: Path) -> None:
+    world.create(primary, partitioned=True)
+    world.write(primary, "a", partition="p=1")
+    world.write_at(primary, "1")
+    for number, (partitions, position) in enumerate(((["p=1"], None), (None, "1"))):
+        export_table(primary, world.T, f"{tmp_path}/{number}", partitions)
+        dump = read_dump(primary.filesystem, f"{tmp_path}/{number}")
+        assert dump.table is not None
+        assert dump.table.properties.get(world.POSITION) == position
 
 
 @pytest.mark.rule("R4")
