@@ -32,6 +32,7 @@ from airflow_hive_acid.format.names import (
     unique_file_name,
 )
 from airflow_hive_acid.format.partitions import partition_name
+from tests.prepared import prepare
 
 
 class FakeSpark:
@@ -138,6 +139,13 @@ class FakeSpark:
         return WrittenDirectory(partition, values, name, (WrittenFile(file, 1, 4),))
 
 
+TABLES = (
+    "CREATE DATABASE w;"
+    "CREATE TABLE w.t (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true');"
+    "CREATE TABLE w.p (a INT) PARTITIONED BY (k STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+)
+
+
 @pytest.fixture
 def fake():
     """Takes the place of Spark."""
@@ -155,12 +163,7 @@ def engine(client, fake, warehouse, events):
     """An engine on a fresh metastore with the database w and the tables t (plain) and p (partitioned by k)."""
     client.catalog.set_warehouse(warehouse)
     with Engine(client, fake, warehouse, on_event=events.append, agent_info="tests") as engine:
-        engine.run(
-            "CREATE DATABASE w;"
-            "CREATE TABLE w.t (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true');"
-            "CREATE TABLE w.p (a INT) PARTITIONED BY (k STRING) STORED AS ORC "
-            "TBLPROPERTIES ('transactional'='true')"
-        )
+        prepare(client, warehouse, TABLES, lambda: engine.run(TABLES))
         events.clear()
         yield engine
 

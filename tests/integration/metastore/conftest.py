@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 NAMES = sorted(METADATA.tables.keys() - {table.name for table in schema.SERVER_TABLES})
+COUNTS = sa.union_all(
+    *(sa.select(sa.literal(name), sa.func.count()).select_from(METADATA.tables[name]) for name in NAMES)
+)
+"""One statement for all tests: it is compiled once."""
 _STEPS_AT_ONCE = 50
 
 
@@ -42,9 +46,8 @@ class Rows:
 
     def counts(self) -> dict[str, int]:
         """Number of rows of every table that txns, locks and compactions use."""
-        tables = (sa.select(sa.literal(name), sa.func.count()).select_from(METADATA.tables[name]) for name in NAMES)
         with self._client.database.reading() as connection:
-            return {row[0]: row[1] for row in connection.execute(sa.union_all(*tables))}
+            return {row[0]: row[1] for row in connection.execute(COUNTS)}
 
     def change(self, statement: Any) -> int:
         with self._client.database.transaction() as connection:

@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.setup.schema import METADATA
 from airflow_hive_acid.metastore.txns.statistics import RowChange, count_rows
+from tests.prepared import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +35,7 @@ ID, V = Column("id", "int"), Column("v", "string")
 PLAIN = {"transactional": "false"}
 
 
-@pytest.fixture
-def catalog(client: MetastoreClient) -> HiveCatalog:
-    """t (plain), p (partitioned by k), b (in buckets), i (insert-only), x (external), m (a managed table of old)."""
-    catalog = client.catalog
+def make_tables(catalog: HiveCatalog) -> None:
     catalog.set_warehouse("file:/warehouse")
     for definition in (
         TableDefinition("default", "t", (ID, V), comments={"v": "a value"}),
@@ -49,7 +47,13 @@ def catalog(client: MetastoreClient) -> HiveCatalog:
     ):
         catalog.create_table(definition)
     catalog.add_partitions("default.p", [("a",), ("b",)])
-    return catalog
+
+
+@pytest.fixture
+def catalog(client: MetastoreClient) -> HiveCatalog:
+    """t (plain), p (partitioned by k), b (in buckets), i (insert-only), x (external), m (a managed table of old)."""
+    prepare(client, None, __name__, lambda: make_tables(client.catalog))
+    return client.catalog
 
 
 def write_id(stored: Stored, table: str) -> list[int]:
@@ -59,6 +63,7 @@ def write_id(stored: Stored, table: str) -> list[int]:
 # --- properties ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_what_was_counted_before_a_table_was_transactional_is_not_counted_on_from(
     catalog: HiveCatalog, client: MetastoreClient
 ) -> None:
@@ -112,6 +117,7 @@ def test_a_change_takes_a_write_id_without_a_delta_and_commits_with_it(
     assert write_id(stored, "x") == []
 
 
+@pytest.mark.every_database
 def test_a_plain_table_becomes_transactional_above_everything_it_holds(catalog: HiveCatalog, stored: Stored) -> None:
     """As in the recorded case ``original``: write ids start above 10,000,000 and the table stays where it is."""
     before = catalog.get_table("default.m")
@@ -145,6 +151,7 @@ REFUSED_PROPERTIES = [
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_columns_are_added_renamed_and_widened_and_partitions_follow(catalog: HiveCatalog, stored: Stored) -> None:
     changed = catalog.add_columns("default.p", [Column("W", "DECIMAL(10, 2)")], {"W": "wide"})
     assert changed.columns == (ID, V, Column("w", "decimal(10,2)"))
@@ -220,6 +227,7 @@ def test_properties_of_a_database_are_set_and_removed(catalog: HiveCatalog) -> N
 # --- renaming -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("K27")
 def test_a_renamed_table_takes_everything_known_of_it_along(
     catalog: HiveCatalog, client: MetastoreClient, stored: Stored
@@ -415,6 +423,7 @@ def test_a_table_with_a_job_that_may_still_write_is_not_renamed(catalog: HiveCat
     assert client.jobs.get("j").table == "default.u"
 
 
+@pytest.mark.every_database
 def test_a_view_is_not_altered_as_a_table(catalog: HiveCatalog, client: MetastoreClient) -> None:
     with client.database.transaction() as connection:
         tables = METADATA.tables["TBLS"]

@@ -17,6 +17,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration as Alter
 from airflow_hive_acid.metastore.database.codes import LockType
+from tests.prepared import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +31,7 @@ if TYPE_CHECKING:
 ID, V = Column("id", "int"), Column("v", "string")
 
 
-@pytest.fixture
-def catalog(client: MetastoreClient) -> HiveCatalog:
-    """p (partitions a and b), q (another table, partition a), t (no partitions), x (external, partition a)."""
-    catalog = client.catalog
+def make_tables(catalog: HiveCatalog) -> None:
     catalog.set_warehouse("file:/warehouse")
     key = (Column("k", "string"),)
     for definition in (
@@ -46,7 +44,13 @@ def catalog(client: MetastoreClient) -> HiveCatalog:
     catalog.add_partitions("default.p", [("a",), ("b",)])
     catalog.add_partitions("default.q", [("a",)])
     catalog.add_partitions("default.x", [("a",)])
-    return catalog
+
+
+@pytest.fixture
+def catalog(client: MetastoreClient) -> HiveCatalog:
+    """p (partitions a and b), q (another table, partition a), t (no partitions), x (external, partition a)."""
+    prepare(client, None, __name__, lambda: make_tables(client.catalog))
+    return client.catalog
 
 
 def test_properties_are_set_and_removed_while_readers_go_on(
@@ -86,6 +90,7 @@ def test_a_change_takes_a_write_id_without_a_delta_and_tells_of_it(
     assert [row["T2W_TABLE"] for row in stored("TXN_TO_WRITE_ID")] == ["p"]
 
 
+@pytest.mark.every_database
 def test_serde_properties_are_the_partitions_own(catalog: HiveCatalog, stored: Stored) -> None:
     before = len(stored("SERDE_PARAMS"))
     catalog.alter_partition("default.p", "k=a", Alter(serde_properties={"field.delim": ","}))
@@ -116,6 +121,7 @@ def test_a_partition_has_columns_of_its_own_until_they_are_the_tables_again(
     assert len(stored("CDS")) == descriptors + 1
 
 
+@pytest.mark.every_database
 def test_statistics_of_changed_columns_and_directories_are_forgotten(catalog: HiveCatalog) -> None:
     """Hive itself goes on answering from them after SET LOCATION."""
     catalog.alter_partition("default.p", "k=a", Alter(columns=(ID, Column("v2", "string"))))
@@ -124,6 +130,7 @@ def test_statistics_of_changed_columns_and_directories_are_forgotten(catalog: Hi
     assert "COLUMN_STATS_ACCURATE" not in catalog.partition_properties("default.p", "k=b")
 
 
+@pytest.mark.every_database
 def test_a_partition_lies_elsewhere_and_comes_home(catalog: HiveCatalog) -> None:
     """As Hive does with ACID tables, too: nothing is moved."""
     for location, stored_as in (
@@ -157,6 +164,7 @@ def test_locks_are_hives(catalog: HiveCatalog, client: MetastoreClient, monkeypa
     assert client.show_locks() == []
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R4")
 def test_a_directory_does_not_change_under_a_job_that_may_still_write(
     catalog: HiveCatalog, client: MetastoreClient
