@@ -28,9 +28,10 @@ def examples(number: int) -> int:
     return max(1, number // _parts)
 
 
-def places(number: int) -> range:
-    """Of so many places, from 1, those that this run tries: all, or every other one, as killing at each takes long.
+def places(number: int, every: int = 2) -> range:
+    """Of so many places, from 1, those that this run tries: all, or each ``every``-th, as killing at each takes long.
 
     :param number: how many there are at most.
+    :param every: 2 for every other one.
     """
-    return range(1, number, 1 if _parts == 1 else 2)
+    return range(1, number, 1 if _parts == 1 else every)

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from tests.examples import examples
 
 from . import fuzzing
 from .fuzzing import Target, fuzz
@@ -19,10 +20,10 @@ _ROOT = Path(__file__).parents[2]
 
 
 def test_whatever_strangers_write_is_an_error_of_ours_or_has_a_right_answer() -> None:
-    """100 inputs for each target, in processes with limits of time and memory."""
+    """Some inputs for each target, in processes with limits of time and memory."""
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.run", "--inputs", "100"], cwd=_ROOT, capture_output=True, text=True,
-        check=False,
+        [sys.executable, "-m", "tests.fuzz.run", "--inputs", str(examples(160))],
+        cwd=_ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.count("\n") >= 19, "every target has a line"
@@ -50,7 +51,7 @@ def _that_takes_memory(data: bytes) -> None:
     [(_with_fault, "KeyError"), (_that_hangs, "Hang"), (_that_takes_memory, "MemoryError")],
 )
 def test_a_planted_fault_is_found_and_made_small(fault, what, monkeypatch) -> None:
-    monkeypatch.setattr(fuzzing, "SECONDS_PER_INPUT", 0.2 if what == "Hang" else 2.0)
+    monkeypatch.setattr(fuzzing, "SECONDS_PER_INPUT", 0.05 if what == "Hang" else 2.0)
     found = fuzz(Target("planted", lambda: [b"good input"], mutate_bytes, fault), range(300)).failures
     assert [failure.what.partition(" ")[0] for failure in found] == [what]
     assert found[0].smallest == b"\xff"

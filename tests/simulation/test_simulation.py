@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from .world import Report
 
-SEEDS = 4
+SEEDS = [1, 2, *(pytest.param(seed, marks=pytest.mark.repeats("another seed of make simulate")) for seed in (0, 3))]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def run(template: Path, tmp_path: Path) -> Callable[[Plan], Report]:
 @pytest.mark.rule("R4")
 @pytest.mark.rule("R10")
 @pytest.mark.rule("R17")
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_dies_stops_or_fails_no_row_is_lost_and_none_comes_back(
     run: Callable[[Plan], Report], seed: int
 ) -> None:
@@ -118,7 +118,7 @@ PUT_IN: dict[str, tuple[list[tuple[Any, str, Any]], Callable[[int], Plan]]] = {
     ),
     "a Cleaner that knows of no reader (R10)": (
         [(cleaning, "read_horizon", _no_readers), (cleaning, "read_registered", _nobody)],
-        lambda seed: _plan(seed, 20, ASKING, ASKING, READING, READING),
+        lambda seed: _plan(seed + 6, 20, ASKING, ASKING, READING, READING),  # before that no reader is met
     ),
 }
 

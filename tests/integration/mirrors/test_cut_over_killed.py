@@ -26,6 +26,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXN
 from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.mirrors.cut_over import CUT_OVER, RETIRE, TAKE_BACK, cut_over, is_left, retire, take_back
 from airflow_hive_acid.mirrors.runner import run_mirror
+from tests.examples import places
 from tests.integration.engine.crashes.crashing import Process, effect, effects_counted
 
 from .conftest import TARGET, MirrorJob
@@ -113,7 +114,7 @@ def test_a_move_of_the_primary_that_is_killed_anywhere_is_ended_by_its_next_try(
     engine: Engine, client: MetastoreClient, process: Any, action: str
 ) -> None:
     found: set[bool] = set()
-    for stop in range(1, 100):
+    for stop in places(100, 4):
         table = f"w.t{stop}"
         mirrored(engine, client, table)
         if action == TAKE_BACK:
@@ -141,7 +142,7 @@ def test_a_table_whose_dropping_is_killed_anywhere_is_gone_after_the_next_try(
     engine: Engine, client: MetastoreClient, process: Any
 ) -> None:
     found: set[bool] = set()
-    for stop in range(1, 100):
+    for stop in places(100, 4):
         table = f"w.t{stop}"
         mirrored(engine, client, table)
         cut_over(client, lambda: contextlib.nullcontext(engine), table, target_of(table))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
@@ -25,13 +27,14 @@ from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEU
 from airflow_hive_acid.metastore.schema.layouts import NEXT_TXN_ID, USUAL, Layout
 from airflow_hive_acid.metastore.setup.schema import METADATA
 from airflow_hive_acid.settings import Settings, Source
-from tests import hive3_schemas
+from tests import hive3_schemas, mysql_servers, postgresql_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.backends("postgresql", "mariadb", "mysql"), pytest.mark.hive4("makes its own metastores")]
 
+SERVERS: dict[str, Any] = {"postgresql": postgresql_servers, "mariadb": mysql_servers, "mysql": mysql_servers}
 INSISTS = Settings({Source.CONNECTION: {"hive.acid.unverified.metastores": "true"}})
 
 
@@ -40,17 +43,55 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def made(backend: str, server: str, kind: str, upgraded: bool) -> str:
+    """URL of a new metastore as its script makes it, or with our tables beside."""
+    url = SERVERS[backend].new_database(server)
+    hive3_schemas.create(url, kind)
+    if upgraded:
+        with MetastoreClient(url, INSISTS) as client:
+            client.upgrade_schema()
+    return url
+
+
+@pytest.fixture(scope="module")
+def copies(backend: str, request: pytest.FixtureRequest) -> Iterator[Callable[[str, bool], postgresql_servers.Copies]]:
+    """To make one takes longer than most tests: on PostgreSQL each is made once, and copied."""
+    server: str = request.getfixturevalue(f"{backend}_server")
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def of(kind: str, upgraded: bool) -> postgresql_servers.Copies:
+            template = sa.make_url(made(backend, server, kind, upgraded)).database
+            return stack.enter_context(contextlib.closing(postgresql_servers.Copies(server, str(template))))
+
+        yield of
+
+
 @pytest.fixture
-def bare(database_url: str, kind: str) -> Iterator[MetastoreClient]:
-    """A client of a metastore as Hive's or CDP's script makes it."""
-    hive3_schemas.create(database_url, kind)
+def database_url(
+    backend: str, kind: str, copies: Callable[[str, bool], postgresql_servers.Copies], request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """A metastore as Hive's or CDP's script makes it; with our tables beside for who takes ``client``."""
+    upgraded = "client" in request.fixturenames
+    if backend == "postgresql":
+        url = copies(kind, upgraded).take()
+        yield url
+        copies(kind, upgraded).give_back(url)
+    else:
+        server: str = request.getfixturevalue(f"{backend}_server")
+        url = made(backend, server, kind, upgraded)
+        yield url
+        SERVERS[backend].drop_database(server, url)
+
+
+@pytest.fixture
+def bare(database_url: str) -> Iterator[MetastoreClient]:
     with MetastoreClient(database_url, INSISTS) as client:
         yield client
 
 
 @pytest.fixture
 def client(bare: MetastoreClient) -> MetastoreClient:
-    bare.upgrade_schema()
     return bare
 
 

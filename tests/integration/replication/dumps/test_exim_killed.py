@@ -14,6 +14,7 @@ from airflow_hive_acid.replication.dumps.dropped_directories import mark_dropped
 from airflow_hive_acid.replication.dumps.drops import drop_partitions, drop_table, finish_drops
 from airflow_hive_acid.replication.dumps.exports import export_table
 from airflow_hive_acid.replication.dumps.imports import import_table
+from tests.examples import places
 from tests.integration.replication.dumps.exim import (
     add_partition,
     contents,
@@ -49,10 +50,9 @@ def test_a_crash_anywhere_is_repaired_by_the_next_import(pair: tuple[Site, Site]
     path_of(location(primary, partition="ds=1")).joinpath("gone").unlink()
     add_partition(primary, "ds=2", {"000000_0": b"two"})
     exported(primary, f"{tmp_path}/two")
-    number, lived = 0, False
-    while not lived:
-        number += 1
+    for number in places(100, 4):
         import_table(replica, f"{tmp_path}/one")
+        lived = False
         with dying(replica, Countdown(number)) as site:
             try:
                 import_table(site, f"{tmp_path}/two")
@@ -66,7 +66,10 @@ def test_a_crash_anywhere_is_repaired_by_the_next_import(pair: tuple[Site, Site]
         assert found == {"ds=1/000000_0": b"new", "ds=2/000000_0": b"two"}, number
         assert set(state_ids(replica).values()) == {str(done.state_id)}, number
         drop_table(replica, "w.t", 10**6)
+        if lived:
+            break
     assert number > 10
+    assert lived, "there are more changes than were tried"
 
 
 @pytest.mark.rule("R17")
@@ -87,10 +90,10 @@ def test_a_drop_that_was_killed_anywhere_is_ended_by_its_next_try(
         else:
             drop_partitions(site, "w.t", ["ds=1"], 10**6)
 
-    number, lived, found = 0, False, 0
-    while not lived:
-        number += 1
+    found = 0
+    for number in places(100, 3):
         import_table(replica, f"{tmp_path}/dump")
+        lived = False
         place = location(replica)
         with dying(replica, Countdown(number)) as site:
             try:
@@ -106,7 +109,10 @@ def test_a_drop_that_was_killed_anywhere_is_ended_by_its_next_try(
         assert list(examine_leftovers(replica.client, replica.filesystem)) == []
         assert [i.name for i in replica.filesystem.list_files(place.rpartition("/")[0]) if i.name[:5] == "_tmp_"] == []
         drop_table(replica, "w.t", 10**6)
+        if lived:
+            break
     assert number > 5
+    assert lived, "there are more changes than were tried"
     assert bool(found) == (what == "table")  # those of partitions lie deeper than it looks
 
 
@@ -133,7 +139,7 @@ def test_imports_and_exports_that_nobody_tries_again_are_found(pair: tuple[Site,
     write(primary, location(primary), FILES)
     exported(primary, f"{tmp_path}/dump")
     found: dict[str, set[str]] = {"import": set(), "export": set()}
-    for number in range(1, 40):
+    for number in places(40, 4):
         with dying(replica, Countdown(number)) as site, contextlib.suppress(Killed):
             import_table(site, f"{tmp_path}/dump")
         open_ids = replica.client.get_valid_txns().open_ids
