@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.catalog.rows.drop import (
     delete_database,
     delete_table,
     forget_object,
+    forget_streams,
     locate,
     lock_and_locate,
 )
@@ -385,4 +386,6 @@ class Catalog:
         self.events.dropping_table(connection, table)
         delete_table(connection, table.id)
         forget_object(connection, *key)
+        if self._database.features(connection).replication:  # our tables' version 7
+            forget_streams(connection, key)
         return DroppedTable(table, locations, purge or table.owns_files)

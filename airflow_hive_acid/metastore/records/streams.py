@@ -272,7 +272,9 @@ def _new(name: str, table: str, source: str, who: str) -> Stream:
 def _check(found: Stream, table: str, source: str, who: str, silent_ms: int, start_over: bool) -> None:
     if found.table != table:
         raise InvalidArgumentsError(
-            f"stream {found.name} writes {found.table}, not {table}; give each stream into a table a name of its own"
+            f"stream {found.name} writes {found.table}, not {table}; give each stream into a table a name of its own. "
+            f"If {found.table} was {table} before, and the stream is to go on into the table that has its name now, "
+            f"forget what it has committed: hive-acid stream forget {found.name}"
         )
     if found.running and found.who != who and found.silent_ms < silent_ms:
         raise StreamBusyError(

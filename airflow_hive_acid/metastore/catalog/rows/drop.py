@@ -50,6 +50,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,6 +145,18 @@ def forget_object(connection: Connection, db: str, table: str | None = None) -> 
     """Delete what the txn tables remember of a database or a table."""
     for target, prefix in (*_BY_PARTITION, *_BY_TABLE):
         connection.execute(delete(target).where(*_matches(target, prefix, db, table)))
+
+
+def forget_streams(connection: Connection, table: TableName) -> None:
+    """Delete the records of a table's streams: what they have committed is not in the next table of that name."""
+    for stream in streams_of(connection, table):
+        connection.execute(delete(HIVE_ACID_STREAM).where(HIVE_ACID_STREAM.c.HSR_STREAM == stream))
+
+
+def streams_of(connection: Connection, table: TableName) -> Sequence[str]:
+    """Keys of a table's streams, looked up without a lock: a change by key waits for no commit of another stream."""
+    of_table = HIVE_ACID_STREAM.c.HSR_TABLE == str(table)
+    return connection.execute(select(HIVE_ACID_STREAM.c.HSR_STREAM).where(of_table)).scalars().all()
 
 
 def forget_partitions(

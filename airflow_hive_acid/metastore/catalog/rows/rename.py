@@ -2,8 +2,8 @@
 
 Hive's onRename. What is known of the writes of an object must follow it: its write id numbering goes on under the new
 name, conflicts are found, aborted writes are cleaned. MIN_HISTORY_WRITE_ID and HIVE_ACID_JOB follow, too: a reader that
-registered keeps its files, and a job is fenced under the table's name of today. So do the Cleaner's record and its
-trash: what was moved there can become a table with the columns of today's.
+registered keeps its files, and a job is fenced under the table's name of today. So do streams, the Cleaner's record and
+its trash: what was moved there can become a table with the columns of today's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sqlalchemy import String, case, delete, func, insert, literal, select, upda
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import escaped_twice, is_escaped_twice, spellings
 from airflow_hive_acid.format.paths import join, relative_to
+from airflow_hive_acid.metastore.catalog.rows.drop import streams_of
 from airflow_hive_acid.metastore.compaction.measures import rename_measures
 from airflow_hive_acid.metastore.compaction.model import format_properties, parse_properties
 from airflow_hive_acid.metastore.names.objects import TableName
@@ -33,6 +34,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXN_TO_WRITE_ID,
     WRITE_SET,
 )
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 from airflow_hive_acid.metastore.txns.jobs import rename_jobs
 
 if TYPE_CHECKING:
@@ -82,6 +84,10 @@ def rename_table_rows(
     for target, database, name in tables:
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
         connection.execute(of_table.values({database: new.database, name: new.name}))
+    if features.replication:  # our tables' version 7
+        for stream in streams_of(connection, TableName(*old)):
+            of_stream = update(HIVE_ACID_STREAM).where(HIVE_ACID_STREAM.c.HSR_STREAM == stream)
+            connection.execute(of_stream.values(HSR_TABLE=str(new)))
     if features.measures:
         rename_measures(connection, new.__class__(*old), new)
     if features.extensions:

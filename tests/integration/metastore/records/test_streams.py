@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import ClaimLostError, InvalidArgumentsError, NoSuchObjectError, StreamBusyError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.records.streams import NONE_YET
 
 SILENT = 30_000
@@ -98,3 +100,25 @@ def test_streams_are_listed_and_forgotten_when_they_have_ended(client):
     assert client.streams.all() == []
     with pytest.raises(NoSuchObjectError, match="there is no stream s"):
         client.streams.find("s")
+
+
+def test_a_stream_follows_its_table_to_another_name_and_is_forgotten_with_it(client):
+    """What was committed is known under the new name; of a table that is made anew nothing was committed."""
+    catalog = client.catalog
+    catalog.set_warehouse("file:/wh")
+    for name in ("w", "v"):
+        catalog.create_database(name)
+    for name in ("t", "u"):
+        catalog.create_table(TableDefinition("w", name, (Column("a", "int"),)))
+    for stream, table in (("s", "w.t"), ("other", "w.u")):
+        owner = opened(client, name=stream, table=table)
+        commit(client, owner, 4)
+        client.streams.leave(owner)
+    catalog.rename_table("w.t", "v.r")
+    with pytest.raises(InvalidArgumentsError, match=r"writes v\.r, not w\.t; .*hive-acid stream forget s"):
+        opened(client)
+    assert opened(client, table="v.r").found.batch == 4
+    catalog.drop_table("v.r")
+    catalog.create_table(TableDefinition("v", "r", (Column("a", "int"),)))
+    assert opened(client, table="v.r").found.batch == NONE_YET
+    assert (client.streams.find("other").table, client.streams.find("other").batch) == ("w.u", 4)
