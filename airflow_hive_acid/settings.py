@@ -12,6 +12,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -78,7 +79,10 @@ class Settings:
 
     def __init__(self, sources: Mapping[Source, Mapping[str, str]] | None = None) -> None:
         self._sources = {s: dict(v) for s, v in (sources or {}).items()}
-        self._values = {s.key: _resolve(s, self._sources) for s in SETTINGS.values()}
+        given = _given(self._sources)
+        self._values = {
+            s.key: _resolved(s, *given[s.key]) if s.key in given else _default(s) for s in SETTINGS.values()
+        }
         self._check_together()
 
     def __getitem__(self, key: str) -> Resolved:
@@ -240,13 +244,25 @@ def _without_prefix(key: str) -> str:
     return key[len(THRESHOLD_PREFIX) :] if key.lower().startswith(THRESHOLD_PREFIX) else key
 
 
-def _resolve(setting: Setting, sources: Mapping[Source, Mapping[str, str]]) -> Resolved:
-    names = {setting.key.lower(), *(a.lower() for a in setting.aliases)}
+def _given(sources: Mapping[Source, Mapping[str, str]]) -> dict[str, tuple[str, Source]]:
+    """What the strongest source says of each setting that any names."""
+    found: dict[str, tuple[str, Source]] = {}
     for source in Source:
-        for key, text in sources.get(source, {}).items():
-            if key.lower() in names:
-                return Resolved(setting, _parse(setting, str(text), source.value), str(text), source)
-    return Resolved(setting, _parse(setting, setting.default, "default"), setting.default, Source.DEFAULT)
+        for name, text in sources.get(source, {}).items():
+            setting = _BY_NAME.get(name.lower())
+            if setting is not None:
+                found.setdefault(setting.key, (str(text), source))
+    return found
+
+
+def _resolved(setting: Setting, text: str, source: Source) -> Resolved:
+    return Resolved(setting, _parse(setting, text, source.value), text, source)
+
+
+@cache
+def _default(setting: Setting) -> Resolved:
+    """Made once: there are many settings, every hook reads them all, and hardly any is given."""
+    return _resolved(setting, setting.default, Source.DEFAULT)
 
 
 def _parse(setting: Setting, text: str, origin: str) -> int | float | bool | str:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.airflow_versions import conf, options_of
+from airflow_hive_acid.airflow_versions import conf, given_options, options_of
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.settings import SETTINGS, Settings, Source, read_hive_site
 
@@ -37,8 +37,9 @@ def load_settings(connection: Mapping[str, str] | None = None) -> Settings:
     :raises InvalidArgumentsError: when a value is not of its setting's type; names key, value and where it stands.
     """
     airflow: dict[str, str] = {}
+    given = given_options(SECTION)
     for key in SETTINGS:
-        value = conf.get(SECTION, option_of(key), fallback=None)
+        value = conf.get(SECTION, option_of(key), fallback=None) if option_of(key) in given else None
         if value not in (None, ""):
             airflow[key] = str(value)
     sources: dict[Source, Mapping[str, str]] = {Source.CONNECTION: connection or {}, Source.AIRFLOW: airflow}

@@ -118,3 +118,10 @@ def test_no_number_is_taken_that_no_clock_or_column_can_hold(key: str) -> None:
     for text in ("9" * 40, "-" + "9" * 40, "1e400", "-1e400", "NaN", "9" * 30 + "d"):
         with pytest.raises(InvalidArgumentsError, match=re.escape(key)):
             Settings({Source.CONNECTION: {key: text}})
+
+
+def test_defaults_are_made_once_for_all() -> None:
+    """Every hook reads all settings, and hardly any of them is given."""
+    one, other = Settings(), Settings({Source.REQUEST: {"hive.txn.timeout": "7s"}})
+    given = [setting.setting.key for setting in one if other[setting.setting.key] is not setting]
+    assert given == ["hive.txn.timeout"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.hooks import configuration
 from airflow_hive_acid.hooks.configuration import load_settings
 from airflow_hive_acid.settings import Source
 
@@ -29,3 +30,24 @@ def test_value_of_the_wrong_type_is_named_with_its_place(monkeypatch):
     monkeypatch.setenv(OPTION, "soon")
     with pytest.raises(InvalidArgumentsError, match=r"hive\.txn\.timeout = 'soon' \(airflow\.cfg \[hive_acid\]\)"):
         load_settings()
+
+
+def test_airflow_is_asked_only_for_options_that_its_file_or_a_variable_gives(monkeypatch):
+    """Each question costs, and every hook of every task reads all settings."""
+    asked = []
+    get = configuration.conf.get
+
+    def asking(section, option, **more):
+        asked.append(option)
+        return get(section, option, **more)
+
+    monkeypatch.setattr(configuration.conf, "get", asking)
+    monkeypatch.setenv(OPTION, "200s")
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_LOCK_NUMRETRIES_CMD", "echo 7")
+    configuration.conf.read_dict({"hive_acid": {"hive_unlock_numretries": "3"}})
+    try:
+        settings = load_settings()
+    finally:
+        configuration.conf.remove_section("hive_acid")
+    assert [settings[key].text for key in (KEY, "hive.unlock.numretries")] == ["200s", "3"]
+    assert sorted(set(asked)) == ["hive_lock_numretries", "hive_site", "hive_txn_timeout", "hive_unlock_numretries"]
