@@ -69,22 +69,23 @@ def plan_names(files: Sequence[FileInfo], table: Table, place: str) -> list[Rena
     known = {f.relative: parse_original_file(f.name) for f in data}
     foreign = sorted(relative for relative, original in known.items() if original is None)
     _check_buckets(table, place, {relative: o.bucket for relative, o in known.items() if o is not None}, foreign)
-    taken = {f.relative for f in data}
+    copies = {_place_and_digits(f.relative): f.relative for f in sorted(data, key=lambda f: f.relative, reverse=True)}
     free = 1 + max((o.bucket for o in known.values() if o is not None), default=-1)
     renamings = []
     for number, old in enumerate(foreign):
         digits = int.from_bytes(hashlib.sha256(old.encode()).digest()[:6], "big")
         folder, _, _ = old.rpartition("/")
-        earlier = [r for r in taken if _is_copy(r, folder, digits)]
+        earlier = copies.get((folder, str(digits)))
         bucket = (free + number) % (MAX_BUCKET + 1)
-        new = earlier[0] if earlier else f"{folder}/{bucket:06d}_{digits}".lstrip("/")
-        renamings.append(Renaming(old, new, copied=bool(earlier)))
+        new = earlier or f"{folder}/{bucket:06d}_{digits}".lstrip("/")
+        renamings.append(Renaming(old, new, copied=earlier is not None))
     return renamings
 
 
-def _is_copy(relative: str, folder: str, digits: int) -> bool:
-    place, _, name = relative.rpartition("/")
-    return place == folder and name.rpartition("_")[2] == str(digits)
+def _place_and_digits(relative: str) -> tuple[str, str]:
+    """Of a file: its directory, and what stands behind the last ``_`` of its name."""
+    folder, _, name = relative.rpartition("/")
+    return folder, name.rpartition("_")[2]
 
 
 def _check_buckets(table: Table, place: str, buckets: dict[str, int], foreign: Sequence[str]) -> None:
