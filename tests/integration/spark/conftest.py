@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -178,6 +178,35 @@ def acid_table(spark: SparkSession, tmp_path: Path) -> Callable[..., AcidTable]:
         return AcidTable(spark, root, parse_columns(columns), parse_columns(partitioned_by), properties)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def _begun(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, AcidTable]:
+    return {}
+
+
+@pytest.fixture
+def begun(
+    acid_table: Callable[..., AcidTable],
+    _begun: dict[Any, AcidTable],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[Callable[..., AcidTable]], AcidTable]:
+    """The table that a function leaves, which is given ``acid_table``: made once for a module, each test has a copy."""
+
+    def copy(make: Callable[..., AcidTable]) -> AcidTable:
+        if make not in _begun:
+            made = make(acid_table)
+            kept = tmp_path_factory.mktemp("begun") / "t"
+            shutil.move(made.root, kept)
+            _begun[make] = replace(made, root=kept)
+        first = _begun[make]
+        root = tmp_path / f"t{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(first.root, root)
+        own = {"aborted": set(first.aborted), "open": set(first.open), "partitions": dict(first.partitions)}
+        return replace(first, root=root, **own)
+
+    return copy
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:

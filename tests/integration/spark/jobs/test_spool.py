@@ -133,6 +133,7 @@ def await_file(path: Path, process: subprocess.Popen[Any]) -> str:
     return path.read_text()
 
 
+@pytest.mark.repeats("a session of the launcher's, as every test of tests/acceptance has it, by hand")
 def test_a_session_of_spark_submit_writes_a_table(tmp_path: Path) -> None:
     """The way the engine does it: a process of its own, three steps, then close."""
     spool, root = tmp_path / "spool", tmp_path / "t"

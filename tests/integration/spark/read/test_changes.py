@@ -139,7 +139,9 @@ def test_changes_of_an_insert_only_table(acid_table: Callable[..., Any]) -> None
     assert changes(table, 4, 5) == [("insert", None, (4,)), ("insert", None, (5,))]
 
 
-@pytest.mark.parametrize("partitioned_by", ["", "p int"])
+@pytest.mark.parametrize(
+    "partitioned_by", [pytest.param("", marks=pytest.mark.repeats("a table without partitions")), "p int"]
+)
 def test_deleted_rows_are_told_with_no_more_columns_than_are_asked_for(
     acid_table: Callable[..., Any], partitioned_by: str
 ) -> None:

@@ -85,7 +85,10 @@ def test_an_insert_makes_a_delta_of_plain_files_and_an_overwrite_a_base(insert_o
     assert t.rows() == []
 
 
-@pytest.mark.parametrize("kind", ["orc", "parquet"])
+AGAIN = pytest.mark.repeats("another format, which the tests above write and read")
+
+
+@pytest.mark.parametrize("kind", ["orc", pytest.param("parquet", marks=AGAIN)])
 def test_dynamic_partitions_of_an_insert_only_table(insert_only: Callable, kind: str) -> None:
     t = insert_only("id int", kind, partitioned_by="k string")
     t.insert("select cast(id as int), case id % 3 when 0 then 'a/b' when 1 then null else 'é' end from range(9)")
@@ -95,7 +98,7 @@ def test_dynamic_partitions_of_an_insert_only_table(insert_only: Callable, kind:
     assert t.rows() == sorted(expected, key=repr)
 
 
-@pytest.mark.parametrize("kind", ["orc", "parquet", "text"])
+@pytest.mark.parametrize("kind", ["orc", pytest.param("parquet", marks=AGAIN), "text"])
 def test_compactions_of_insert_only_tables_keep_the_rows(insert_only: Callable, kind: str) -> None:
     t = insert_only("id int, name string", kind)
     for i in range(3):

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PREDICATES, PER_JOB, FILTERED = examples(2000), 250, 12
+# Planning an expression is what costs; a few of each form are in any hundred.
+PREDICATES, PER_JOB, FILTERED = examples(examples(2000)), 250, examples(24)
 LEAVES = {
     "id": ["0", "17", "-5", "499", "null", "2147483647"],
     "big": ["0L", "100L", "-9223372036854775808L", "null"],

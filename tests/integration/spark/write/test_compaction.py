@@ -17,6 +17,7 @@ from airflow_hive_acid.spark.accelerator import SESSION_KEY
 from airflow_hive_acid.spark.jobs.run import run_step
 from airflow_hive_acid.spark.read.reader import read_snapshot
 from airflow_hive_acid.spark.read.select import json_lines
+from tests.orc_rows import events_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def busy_table(acid_table: Callable, monkeypatch: pytest.MonkeyPatch) -> Any:
+def busy(acid_table: Callable) -> Any:
     """Three buckets, five write ids, updates and deletes across all of them."""
     table = acid_table("id bigint, v string")
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("airflow_hive_acid.spark.write.insert.FEW_ROWS", 0)
         table.insert("select /*+ REPARTITION(3) */ id, 'a' from range(0, 900)")
     table.insert("select id + 900, 'b' from range(0, 100)")
@@ -40,7 +40,12 @@ def busy_table(acid_table: Callable, monkeypatch: pytest.MonkeyPatch) -> Any:
     return table
 
 
-def test_major_keeps_rows_and_row_ids(busy_table: Any, spark: SparkSession) -> None:
+@pytest.fixture
+def busy_table(begun: Callable) -> Any:
+    return begun(busy)
+
+
+def test_major_keeps_rows_and_row_ids(busy_table: Any) -> None:
     table = busy_table
     before = table.ids()
     result = table.compact("major")
@@ -51,10 +56,10 @@ def test_major_keeps_rows_and_row_ids(busy_table: Any, spark: SparkSession) -> N
     remove_others(table, directory.name)
     assert table.ids() == before
     for file in table.root.glob("base*/bucket_*"):
-        rows = spark.read.orc(str(file)).collect()
-        assert [tuple(r)[1:4] for r in rows] == sorted(tuple(r)[1:4] for r in rows)
-        assert {decode_bucket(r["bucket"]).bucket for r in rows} == {int(file.name[-5:])}
-        assert all(r["operation"] == 0 and r["currentTransaction"] == r["originalTransaction"] for r in rows)
+        rows = events_in(file)
+        assert [r[1:4] for r in rows] == sorted(r[1:4] for r in rows)
+        assert {decode_bucket(bucket).bucket for _, _, bucket, *_ in rows} == {int(file.name[-5:])}
+        assert all(operation == 0 and current == original for operation, original, _, _, current, _ in rows)
 
 
 @pytest.mark.parametrize("way", ["auto", "off"])
@@ -77,18 +82,18 @@ def test_a_major_compaction_applies_more_deletes_than_are_sent_to_all_tasks(
 
 
 @pytest.mark.rule("R18")
-def test_minor_copies_the_events_of_both_kinds_over_one_range(busy_table: Any, spark: SparkSession) -> None:
+def test_minor_copies_the_events_of_both_kinds_over_one_range(busy_table: Any) -> None:
     table = busy_table
     before = table.ids()
-    events = sorted_events(spark, table.root)
+    events = sorted_events(table.root)
     result = table.compact("minor")
     names = [d.name for d in result.directories]
     assert names == ["delete_delta_0000001_0000005_v0000101", "delta_0000001_0000005_v0000101"]
     remove_others(table, *names)
     assert table.ids() == before
-    assert sorted_events(spark, table.root) == events
+    assert sorted_events(table.root) == events
     for file in table.root.glob("del*/bucket_*"):
-        keys = [tuple(r)[1:4] for r in spark.read.orc(str(file)).collect()]
+        keys = [event[1:4] for event in events_in(file)]
         assert keys == sorted(keys)
 
 
@@ -104,7 +109,7 @@ def test_the_old_directories_and_the_new_ones_are_one_table_until_the_old_are_cl
     assert len(table.ids()) == len([v for v in before.values() if v[0] >= 600])
 
 
-def test_many_delete_deltas_about_the_same_rows_are_merged_in_order(acid_table: Callable, spark: SparkSession) -> None:
+def test_many_delete_deltas_about_the_same_rows_are_merged_in_order(acid_table: Callable) -> None:
     """Two txns that did not see each other deleted row 7: a minor compaction keeps both events, the later first."""
     table = acid_table("id int")
     table.insert("select cast(id as int) from range(0, 40)")
@@ -117,12 +122,12 @@ def test_many_delete_deltas_about_the_same_rows_are_merged_in_order(acid_table: 
     table.open = set()
     before = table.ids()
     assert len(before) == 18
-    events = sorted_events(spark, table.root)
+    events = sorted_events(table.root)
     result = table.compact("minor")
     remove_others(table, *[d.name for d in result.directories])
-    assert sorted_events(spark, table.root) == events
+    assert sorted_events(table.root) == events
     for file in table.root.glob("delete_delta*/bucket_*"):
-        found = [tuple(row)[1:5] for row in spark.read.orc(str(file)).coalesce(1).collect()]
+        found = [event[1:5] for event in events_in(file)]
         assert found == sorted(found, key=lambda key: (*key[:3], -key[3]))
         assert len(found) == 63
     assert table.ids() == before
@@ -209,16 +214,17 @@ def test_a_snapshot_from_before_the_compaction_does_not_see_the_base(acid_table:
 
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
+AGAIN = pytest.mark.repeats("states of tables of a Hive, compacted")
 HIVE_WRITTEN = [
     ("unpart_dml", "4_merge", "minor"),
-    ("unpart_dml", "4_merge", "major"),
+    pytest.param("unpart_dml", "4_merge", "major", marks=AGAIN),
     ("minor_major", "5_more", "major"),
     ("bucketed_dml", "2_dml", "minor"),
     ("aborted", "3_committed", "major"),
-    ("multistmt", "4_ctas", "minor"),
-    ("load_data", "2_dml", "minor"),
+    pytest.param("multistmt", "4_ctas", "minor", marks=AGAIN),
+    pytest.param("load_data", "2_dml", "minor", marks=AGAIN),
     ("load_data", "2_dml", "major"),
-    ("original", "3_dml", "minor"),
+    pytest.param("original", "3_dml", "minor", marks=AGAIN),
     ("original", "3_dml", "major"),
     ("evolve", "2_change", "major"),
     ("types", "2_update", "major"),
@@ -258,8 +264,8 @@ def all_rows(spark: SparkSession, snapshot: Any) -> list[str]:
     return sorted(json.dumps(json.loads(line), sort_keys=True) for (line,) in json_lines(rows).collect())
 
 
-def sorted_events(spark: SparkSession, root: Path) -> list[str]:
-    return sorted(repr(row) for f in root.rglob("bucket_*") for row in spark.read.orc(str(f)).collect())
+def sorted_events(root: Path) -> list[str]:
+    return sorted(repr(event) for file in root.rglob("bucket_*") for event in events_in(file))
 
 
 def remove_others(table: Any, *names: str) -> None:

@@ -16,6 +16,7 @@ from airflow_hive_acid.format.bucketing import Instant, bucket_hash
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.write.hive_hash import hive_hash
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ def spark(spark: SparkSession) -> SparkSession:
 
 
 LOCAL = "timestamp with local time zone"
-SEVERAL_COLUMNS = 12
+SEVERAL_COLUMNS = examples(24)
 
 
 def as_spark(value: Any) -> Any:

@@ -47,19 +47,22 @@ def test_all_clauses_in_statement_order(acid_table: Callable) -> None:
     assert len(table.ids()) == 5
 
 
-def test_updates_and_inserts_of_one_directory_have_different_buckets(acid_table: Callable) -> None:
+def test_updates_and_inserts_of_one_directory_have_different_buckets(
+    acid_table: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = acid_table("id bigint, v string")
-    table.insert("select /*+ REPARTITION(3) */ id, 'old' from range(0, 20000)")
+    monkeypatch.setattr("airflow_hive_acid.spark.write.insert.FEW_ROWS", 0)
+    table.insert("select /*+ REPARTITION(3) */ id, 'old' from range(0, 2000)")
     result = table.merge(
-        "select id * 2 as id from range(0, 20000)",
+        "select id * 2 as id from range(0, 2000)",
         "t.id = s.id",
         clause("update", True, v="'changed'"),
         clause("insert", False, id="s.id", v="'new'"),
     )
-    assert (result.updated, result.inserted) == (10000, 10000)
-    assert len(table.ids()) == 30000
+    assert (result.updated, result.inserted) == (1000, 1000)
+    assert len(table.ids()) == 3000
     counts = dict(table.frame().groupBy("v").count().collect())
-    assert counts == {"old": 10000, "changed": 10000, "new": 10000}
+    assert counts == {"old": 1000, "changed": 1000, "new": 1000}
     names = [f.name for d in result.directories if d.name.startswith("delta") for f in d.files]
     assert len(names) == len(set(names))
 
