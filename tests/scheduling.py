@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 #: Rooms, or files, that share something, by what it is; the order is that of the workers.
 KINDS = {
-    "session": ("tests/integration/spark/", "tests/integration/replication/dumps/test_acid_carry.py"),
+    "session": (
+        "tests/integration/spark/",
+        "tests/integration/replication/dumps/test_acid_carry.py",
+        "tests/integration/sql/test_texts_in_spark.py",
+    ),
     "application": ("tests/acceptance/", "tests/integration/sql/"),
     "airflow": ("tests/integration/airflow/", "examples/"),
 }

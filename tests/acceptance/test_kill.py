@@ -10,7 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
+from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.instead("postgresql")]
@@ -68,12 +70,10 @@ def states(client):
 
 
 def maintain(metastore_url, service):
-    done = subprocess.run(
-        [str(PROGRAM), "--metastore-url", metastore_url, "maintenance", service, "--once"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    """As the command line does it, without the start of a process."""
+    done = CliRunner().invoke(app, ["--metastore-url", metastore_url, "maintenance", service, "--once"])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def let_heartbeat_stop_long_ago(client):

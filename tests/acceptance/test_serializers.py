@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark]
 
 
-@pytest.mark.parametrize("accelerator", ["auto", "off"])
+@pytest.mark.parametrize(
+    "accelerator", ["auto", pytest.param("off", marks=pytest.mark.repeats("the same without the jar"))]
+)
 def test_rows_are_changed_and_compacted_where_spark_serialises_with_kryo(tmp_path: Path, accelerator: str) -> None:
     """And that demand that classes are registered, as those do who write applications of their own."""
     (tmp_path / "spark-defaults.conf").write_text(

@@ -27,7 +27,6 @@ def rows(engine: Engine, query: str) -> list[list[Any]]:
     return sorted(found.rows)
 
 
-@pytest.mark.every_database
 def test_conditions_of_thousands_of_terms_prune_and_list_partitions(real_engine: Engine) -> None:
     engine = real_engine
     engine.run(TABLE)

@@ -36,6 +36,12 @@ def test_version_is_printed():
     assert CliRunner().invoke(app, ["--version"]).stdout == f"hive-acid {__version__}\n"
 
 
+def test_script_without_rows_prints_nothing():
+    done = CliRunner().invoke(app, ["sql", "-e", "CREATE DATABASE w", "--format", "json"])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "create database: done" in done.stderr
+
+
 def test_file_that_is_missing_is_named():
     done = CliRunner().invoke(app, ["sql", "-f", "/nowhere.sql"])
     assert isinstance(done.exception, InvalidArgumentsError)

@@ -21,6 +21,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.plugins.routes.services import Pulses
 from airflow_hive_acid.replication.policies.state import KeptEvent, ObjectState, Phase, PolicyRecord
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +188,7 @@ def test_the_api_keeps_what_its_description_promises(
 
         @given(case=operation.as_strategy())
         @settings(
-            max_examples=5, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+            max_examples=examples(12), deadline=None, database=None, derandomize=True, phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         def check(case: Any) -> None:
