@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import graphlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import airflow_hive_acid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ROOT = Path(airflow_hive_acid.__file__).parent
 
@@ -22,13 +26,26 @@ def _modules() -> dict[str, Path]:
 def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
     """Modules of ours that a file imports anywhere in it; a package counts where a name of its own is taken."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inner = {each.name: f"{node.module}.{each.name}" for each in node.names}
             found |= {full if full in modules else node.module for full in inner.values()}
     return found & modules.keys()
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements of a file, wherever they stand; expressions, most of a tree, have none in them."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [
+            child
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case)
+        ]
 
 
 def _graph(modules: dict[str, Path]) -> dict[str, set[str]]:

@@ -40,14 +40,14 @@ def _texts() -> frozenset[str]:
     """The string constants of the package outside the lists, docstrings left out; what is put in is a ``*``."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        if path.name in _LISTS:
+        text = path.read_text(encoding="utf-8")
+        if path.name in _LISTS or not any(f"{first}." in text for first in {key.partition(".")[0] for key in SETTINGS}):
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                node.value.value = None
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        docstrings = set()
+        for node in ast.walk(ast.parse(text)):  # a statement comes before what is in it
+            if isinstance(node, ast.Expr):
+                docstrings.add(id(node.value))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                 found.add(node.value)
     return frozenset(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -63,7 +64,7 @@ def problem_of(command: str, *, whole: bool = True) -> str | None:
         words = words[1:]
     for sign in ("|", "&&", ";", ">"):
         words = words[: words.index(sign)] if sign in words else words
-    current: Any = typer.main.get_command(app)
+    current: Any = _the_program()
     context = None
     try:
         context = current.make_context("hive-acid", words)
@@ -78,6 +79,12 @@ def problem_of(command: str, *, whole: bool = True) -> str | None:
         missing = kind in ("MissingParameter", "NoArgsIsHelpError") or "requires an argument" in str(error)
         return None if missing and not whole else f"{command}: {kind}: {error}"
     return None
+
+
+@functools.cache
+def _the_program() -> Any:
+    """Made once: a hundred commands, each with its options, for each of a thousand lines would be most of the work."""
+    return typer.main.get_command(app)
 
 
 def _is_whole(command: str) -> bool:

@@ -32,8 +32,6 @@ try:
 except ModuleNotFoundError:
     SharedStreamManager = None
 
-pytestmark = pytest.mark.every_database
-
 TABLE, PARTITION, OTHER = "db.t", "db.t/k=a", "db.u"
 
 
@@ -184,6 +182,7 @@ def begun(client, conn_id):
     return world, {TABLE: [a, b], PARTITION: [a], OTHER: [u]}
 
 
+@pytest.mark.every_database
 def test_commits_while_nobody_watched_are_told_once_with_their_data(tables, conn_id):
     world, expected = begun(tables, conn_id)
     world.start()
@@ -312,6 +311,7 @@ def test_log_that_begins_anew_is_an_event_of_its_own(tables, conn_id):
     assert [p["txn_id"] for p in world.told(TABLE) if p["kind"] == "commit"] == [fresh]
 
 
+@pytest.mark.every_database
 def test_log_of_a_backup_that_has_gone_on_past_the_watermark_is_an_event_of_its_own(tables, conn_id):
     """
     t1  the watchers keep how far they are, and the triggerer ends
