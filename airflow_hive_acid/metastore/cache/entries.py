@@ -17,7 +17,7 @@ from airflow_hive_acid.metastore.cache.rules import Freshness, WriteIds, pending
 from airflow_hive_acid.metastore.names.objects import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore.cache.events import Touch
@@ -52,6 +52,7 @@ class TableEntry:
 
     :param partitions: all of them, None while nobody has asked for any.
     :param again: names of partitions that must be read again.
+    :param told: how many write ids the log says were given since, and how many have ended.
     """
 
     table: Table
@@ -59,6 +60,7 @@ class TableEntry:
     freshness: Freshness
     partitions: PartitionSet | None = None
     again: frozenset[str] = frozenset()
+    told: tuple[int, int] = (0, 0)
 
     @property
     def size(self) -> int:
@@ -84,6 +86,23 @@ class TableEntry:
             return replace(self, freshness=freshness, partitions=None, again=frozenset())
         return replace(self, freshness=freshness, again=self.again | names_of(self.table, touch))
 
+    def counted(self, given: Iterable[int], ended: Iterable[int]) -> TableEntry:
+        """The entry after events of write ids, which touch nothing by themselves.
+
+        :param given: ids of events, as ``Changes`` has them.
+        """
+        as_of, told = self.freshness.as_of, self.told
+        more = [sum(1 for event_id in events if event_id > as_of) for events in (given, ended)]
+        return replace(self, told=(told[0] + more[0], told[1] + more[1])) if any(more) else self
+
+    def is_all_told(self, later: WriteIds) -> bool:
+        """Whether the log has told of every write id that was given or has ended up to a later place.
+
+        A server without a listener tells of none, nor of the partitions that it has changed under them.
+        """
+        given = later.high_watermark - self.write_ids.high_watermark
+        return self.told == (given, len(self.write_ids.open) + given - len(later.open))
+
     def doubted(self, since: int) -> TableEntry:
         """The entry after the database showed something else at an event: all of it is read again."""
         freshness = replace(self.freshness, since=max(self.freshness.since or 0, since))
@@ -98,7 +117,7 @@ class TableEntry:
         if partitions is None and self.partitions is not None:
             # A table that was moved has moved its partitions, of which no event tells.
             stays = (table.location, table.name, table.db) == (self.table.location, self.table.name, self.table.db)
-            known = self.again <= loaded.partitions.keys()
+            known = self.again <= loaded.partitions.keys() and self.is_all_told(write_ids)
             partitions = self.partitions.changed(loaded.partitions) if stays and known else None
         written = {table.write_id, *self.freshness.pending}
         written.update(p.write_id for p in loaded.partitions.values() if p is not None)

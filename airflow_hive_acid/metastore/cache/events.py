@@ -80,11 +80,14 @@ class Changes:
 
     :param tables: touches of tables, databases and lists of names, by their keys.
     :param databases: databases in which any table may have been touched, with the last such event.
+    :param given: events by table, one for each write id that was given; ``ended`` one for each whose txn ended.
     :param unreadable: id of an event that could have said anything, None if there was none.
     """
 
     tables: dict[TableName, Touch] = field(default_factory=dict)
     databases: dict[str, int] = field(default_factory=dict)
+    given: dict[TableName, list[int]] = field(default_factory=dict)
+    ended: dict[TableName, list[int]] = field(default_factory=dict)
     unreadable: int | None = None
 
     def of(self, key: TableName) -> Touch | None:
@@ -179,6 +182,7 @@ def _fold_one(event: LoggedEvent, writes: OpenWrites, changes: Changes) -> None:
         table = _name(message["dbName"], message["tableName"])
         for txn_id in message["txnIdList"]:
             writes.allocated(int(txn_id), table)
+            changes.given.setdefault(table, []).append(event_id)
         return
     if not event.database:
         return  # functions of the server, catalogs, connectors: nothing of what is cached
@@ -224,6 +228,7 @@ def _ended(message: Mapping[str, Any], event_id: int, writes: OpenWrites, change
     tables = writes.ended(int(message["txnid"]))
     for table in tables or ():
         changes.touch(table, event_id)
+        changes.ended.setdefault(table, []).append(event_id)
     if tables is None and message.get("writeIds"):
         # Its write ids were given before anybody listened; the message names databases, and no tables.
         for database in message.get("databases") or message.get("dbsUpdated") or ():

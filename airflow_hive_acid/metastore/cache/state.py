@@ -220,6 +220,7 @@ class CacheState:
         """
         if self.position != found.start:
             return False
+        self._count(found.changes)
         for key in self._affected(found.changes):
             entry, touch = self.store.peek(key), found.changes.of(key)
             if entry is None:
@@ -251,6 +252,13 @@ class CacheState:
         return True
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _count(self, changes: Changes) -> None:
+        """Note what the log says of write ids, where it matters."""
+        for key in changes.given.keys() | changes.ended.keys():
+            entry = self.store.table(key)
+            if entry is not None and entry.partitions is not None:
+                self._put(key, entry.counted(changes.given.get(key, ()), changes.ended.get(key, ())))
 
     def _floor(self, what: TableName | int) -> int:
         floor = self._floors.get(what)

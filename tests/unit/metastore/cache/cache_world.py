@@ -114,6 +114,14 @@ class World:
         """A change of a Hive whose server has no listener."""
         self._change(self.tables[key], write_id)
 
+    def write_untold(self, key: TableName, name: str) -> None:
+        """A write of such a Hive, which adds a partition: nothing of it is in the log."""
+        table, txn = self.tables[key], next(self._txn_ids)
+        write_id, table.following = table.following, table.following + 1
+        table.writes[write_id], self.txns[txn] = txn, "c"
+        table.partitions[name] = write_id
+        self._change(table, write_id)
+
     def add_partition(self, key: TableName, name: str, write_id: int = 0) -> None:
         table = self.tables[key]
         kind = "ALTER_PARTITIONS" if name in table.partitions else "ADD_PARTITION"

@@ -120,6 +120,8 @@ class Actors:
             _, key, table_id, write_id = self.writing[a % len(self.writing)]
             if key in self.world.tables and self.world.tables[key].id == table_id:
                 self.world.alter_untold(key, write_id)
+        elif KEYS[a % 3] != EXTERNAL and b % 3 == 0 and KEYS[a % 3] in self.world.tables:
+            self.world.write_untold(KEYS[a % 3], f"p={b % 4}")
         elif KEYS[a % 3] in self.world.tables:
             self.world.alter_untold(KEYS[a % 3])
 

@@ -263,6 +263,46 @@ def test_partitions_are_read_again_one_by_one_and_not_all() -> None:
     assert cache.read(T)[0] is Verdict.HIT
 
 
+def test_partitions_of_a_write_that_the_log_does_not_tell_are_not_missed_behind_one_that_it_tells() -> None:
+    """
+    t1  all partitions are in memory
+    t2            a Hive without a listener writes into a new partition
+    t3                     a write of ours is told: the table is read again, with its write ids
+    t4  a reader's list sees both writes; memory must not answer with the partitions of t1
+    """
+    cache = Cache(T)
+    cache.world.add_partition(T, "p=1")
+    cache.follow()
+    cache.offer(T, whole=True)
+    cache.world.write_untold(T, "p=2")
+    txn = cache.world.open()
+    cache.world.allocate(T, txn)
+    cache.world.commit(txn)
+    cache.follow()
+    assert cache.read(T) == (Verdict.HIT, 2)
+    entry = cache.state.store.table(T)
+    assert entry is not None
+    assert entry.partitions is None
+
+
+def test_partitions_stay_in_memory_while_the_log_tells_every_write_whenever_it_begins_and_ends() -> None:
+    cache = Cache(T)
+    cache.world.add_partition(T, "p=1")
+    early, late = cache.world.open(), cache.world.open()
+    cache.world.allocate(T, early)
+    cache.follow()
+    cache.offer(T, whole=True)
+    cache.world.allocate(T, late)
+    cache.follow()
+    for end in (lambda: cache.world.commit(early), lambda: cache.world.abort(late)):
+        end()
+        cache.follow()
+        entry = cache.state.store.table(T)
+        assert entry is not None
+        assert entry.partitions is not None
+        assert cache.read(T)[0] is Verdict.HIT
+
+
 def test_a_change_behind_the_log_is_found_by_comparing_and_read_again() -> None:
     """Somebody changed the catalog without an event; a reader that went to the database for another reason saw it."""
     cache = Cache(X)
