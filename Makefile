@@ -84,7 +84,8 @@ coverage: install $(CLASSES)
 .PHONY: test-postgresql
 test-postgresql: install
 	@$(BIN)/python -m pytest -q --backend postgresql -k postgresql -m "not every_database and not spark" $(PARALLEL) \
-	  tests/integration/engine tests/integration/maintenance tests/integration/cli tests/unit/airflow tests/unit/engine
+	  $(addprefix tests/integration/,engine maintenance replication mirrors cli) \
+	  $(addprefix tests/integration/metastore/,cache catalog database listing replica) tests/unit/airflow tests/unit/engine
 
 ## make ui             Airflow with the page "Hive ACID", the demo's data and work that goes on; Ctrl-C stops it (PORT=8080)
 ui: install

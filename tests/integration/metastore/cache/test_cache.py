@@ -23,6 +23,7 @@ from airflow_hive_acid.settings import Settings, Source
 from tests.integration.metastore.cache.conftest import Clock, Reader, T, X
 
 
+@pytest.mark.every_database
 def test_ids_and_lists_are_taken_in_one_round_trip(
     client: MetastoreClient, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_read_after_a_ddl_goes_to_the_database_until_its_commit_event_was_read
     assert reader.counted() == {"hit": 1}
 
 
+@pytest.mark.every_database
 def test_every_ddl_on_a_transactional_table_advances_its_write_id_and_its_commit_event_names_it(reader: Reader) -> None:
     catalog = reader.client.catalog
 
@@ -184,6 +186,7 @@ def test_aborted_writes_leave_the_table_in_memory(reader: Reader) -> None:
     assert reader.counted() == {"hit": 2}
 
 
+@pytest.mark.every_database
 def test_what_a_read_must_say_of_a_table(reader: Reader) -> None:
     ids = reader.client.valid_write_ids_and_table_ids([T, X])
     with pytest.raises(InvalidArgumentsError, match="without valid_write_id_list"):
@@ -260,6 +263,7 @@ def test_partitions_come_from_memory_and_follow_the_log(reader: Reader) -> None:
     assert reader.counted() == {"newer": 1, "hit": 1}
 
 
+@pytest.mark.every_database
 def test_pages_are_in_the_order_of_the_database_and_come_from_it(reader: Reader) -> None:
     reader.client.catalog.add_locked_partitions(T, [f"p={n}" for n in range(5)])
     reader.follow()
@@ -321,6 +325,7 @@ def test_a_log_purged_under_the_follower_means_that_everything_is_read_anew(read
     assert reader.counted() == {"hit": 2}
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("further", [True, False], ids=["past the position", "just to the position"])
 def test_a_log_of_a_backup_that_has_gone_on_means_that_everything_is_read_anew(
     reader: Reader, rows: Any, *, further: bool
@@ -352,6 +357,7 @@ def test_a_log_of_a_backup_that_has_gone_on_means_that_everything_is_read_anew(
     assert reader.cache.statistics().restarts == 1
 
 
+@pytest.mark.every_database
 def test_a_message_that_cannot_be_read_means_that_everything_is_read_anew(reader: Reader, rows: Any) -> None:
     last = reader.client.notifications.current_event_id()
     reader.client.catalog.alter_properties(X, {"note": "new"})
@@ -412,6 +418,7 @@ def test_a_touch_is_seen_by_the_first_read_after_it(reader: Reader) -> None:
     assert reader.counted() == {"hit": 1, "newer": 1}
 
 
+@pytest.mark.every_database
 def test_a_change_behind_the_log_is_found_by_whoever_sees_it(reader: Reader, rows: Any) -> None:
     old = reader.client.valid_write_ids_and_table_ids([T])[T]
     reader.client.catalog.alter_properties(T, {"note": "told"})
@@ -528,6 +535,7 @@ def test_a_cache_that_was_closed_and_started_again_begins_anew(reader: Reader) -
     assert reader.counted() == {"off": 1, "missing": 1}
 
 
+@pytest.mark.every_database
 def test_prewarming_tells_how_far_it_is_and_stops_when_memory_is_full(client: MetastoreClient) -> None:
     for number in range(30):
         client.catalog.create_table(TableDefinition("db", f"n{number}", (Column("a", "int"),)))

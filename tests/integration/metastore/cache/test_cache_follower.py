@@ -44,6 +44,7 @@ def change_everything(reader: Reader, value: str) -> None:
     reader.client.catalog.alter_properties(X, {"note": value})
 
 
+@pytest.mark.every_database
 def test_a_follower_that_dies_at_any_statement_leaves_a_cache_that_is_right(reader: Reader) -> None:
     change_everything(reader, "0")
     reader.partitions()

@@ -91,6 +91,7 @@ def test_what_is_not_there_is_named_with_what_looks_like_it(catalog: Catalog) ->
         catalog.get_table("default.orders")
 
 
+@pytest.mark.every_database
 def test_several_tables_are_read_together_in_the_order_asked_for(catalog: Catalog) -> None:
     for name in ("a", "b", "c"):
         catalog.create_table(TableDefinition("default", name, (Column(f"col_{name}", "int"),), comments={"x": "y"}))
@@ -137,6 +138,7 @@ def test_a_name_that_is_none_changes_nothing(catalog: Catalog, row_counts: Count
     assert row_counts() == counts
 
 
+@pytest.mark.every_database
 def test_a_definition_that_is_refused_changes_nothing(catalog: Catalog, row_counts: Counts) -> None:
     counts = row_counts()
     with pytest.raises(UnsafePathError):
@@ -245,6 +247,7 @@ def test_a_database_is_dropped_only_when_it_is_empty_or_with_everything(catalog:
     assert without_sequences(row_counts()) == counts
 
 
+@pytest.mark.every_database
 def test_a_table_that_a_materialized_view_needs_is_not_dropped(catalog: Catalog, client: MetastoreClient) -> None:
     table = catalog.create_table(TableDefinition("default", "t", ID))
     with client.database.transaction() as connection:
@@ -273,6 +276,7 @@ def test_partitions_are_added_once_and_found_by_name_values_or_columns(partition
     assert set(partitioned.find_partitions("default.p", ["ds=2024/h=1", "ds=nope/h=1"])) == {"ds=2024/h=1"}
 
 
+@pytest.mark.every_database
 def test_partitions_that_do_not_lie_where_their_names_say_are_found(
     partitioned: Catalog, client: MetastoreClient
 ) -> None:
@@ -291,6 +295,7 @@ def test_partitions_that_do_not_lie_where_their_names_say_are_found(
         assert partitioned.partitions_elsewhere("default.p", 5, only) == found
 
 
+@pytest.mark.every_database
 def test_a_filter_on_values_is_part_of_the_statement(partitioned: Catalog, client: MetastoreClient) -> None:
     partitioned.add_partitions("default.p", [(f"d{d:03}", str(h)) for d in range(50) for h in range(4)])
     seen: list[str] = []
@@ -452,6 +457,7 @@ def test_an_older_writer_does_not_set_the_catalogs_write_id_back(
     assert {m["table"] for m in told} == {"p", "t"}
 
 
+@pytest.mark.every_database
 def test_forgetting_statistics_needs_a_txn_that_wrote(
     client: MetastoreClient, catalog: Catalog, row_counts: Counts
 ) -> None:
@@ -477,6 +483,7 @@ def test_partitions_of_a_commit_are_added_with_its_write_id(partitioned: Catalog
     assert [(r["PART_NAME"], r["WRITE_ID"]) for r in stored("PARTITIONS")] == [("ds=a/h=1", write_id)]
 
 
+@pytest.mark.every_database
 def test_columns_that_hive_declared_not_null_are_known(catalog: Catalog, client: MetastoreClient) -> None:
     """Only those whose constraint Hive enforces (ENABLE); the other kinds say nothing about NULL."""
     columns = tuple(Column(name, "int") for name in "abcd")

@@ -63,6 +63,7 @@ def test_commits_of_hive_are_told(
     assert told(client) == commits
 
 
+@pytest.mark.every_database
 def test_partitions_that_a_compaction_has_tidied_up_are_told_as_possible(
     client: MetastoreClient, load: Callable[[str], None]
 ) -> None:
@@ -76,6 +77,7 @@ def test_partitions_that_a_compaction_has_tidied_up_are_told_as_possible(
     assert not first.concerns(first.table, "ds=2024-01-09/h=0", None)
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("stage", ["3_minor_uncleaned", "6_major_uncleaned", "7_major_cleaned", "8_after"])
 def test_compactions_of_hive_are_no_commits(client: MetastoreClient, load: Callable[[str], None], stage: str) -> None:
     load((FIXTURES / "minor_major" / stage / "metastore.sql").read_text())

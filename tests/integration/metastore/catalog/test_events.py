@@ -64,6 +64,7 @@ def test_every_verb_writes_its_event(catalog_client: MetastoreClient) -> None:
     assert [e.event_id for e in catalog_client.notifications.events_after(0)] == list(range(1, 9))
 
 
+@pytest.mark.every_database
 @pytest.mark.hive4("no WRITE_ID in the catalog")
 def test_the_objects_are_those_of_the_catalog(catalog_client: MetastoreClient) -> None:
     catalog = catalog_client.catalog
@@ -104,6 +105,7 @@ def test_what_changes_nothing_is_no_event(catalog_client: MetastoreClient) -> No
     assert catalog_client.notifications.current_event_id() == before
 
 
+@pytest.mark.every_database
 def test_nothing_is_written_when_it_is_switched_off(metastore_url: str) -> None:
     off = Settings({Source.CONNECTION: {"hive.metastore.event.db.listener.on": "false"}})
     with MetastoreClient(metastore_url, off) as client:
@@ -236,6 +238,7 @@ def test_a_first_write_tells_that_statistics_are_no_longer_exact(catalog_client:
 WRITES = Settings({Source.CONNECTION: {"hive.metastore.dml.events": "true"}})
 
 
+@pytest.mark.every_database
 @pytest.mark.hive4("no TXN_WRITE_NOTIFICATION_LOG")
 def test_a_commit_records_the_files_it_brings(catalog_client: MetastoreClient, stored: Any, metastore_url: str) -> None:
     catalog_client.catalog.create_table(PARTITIONED)

@@ -123,6 +123,7 @@ def test_many_that_lie_elsewhere_are_added_beside_those_at_home(catalog):
     }  # fmt: skip
 
 
+@pytest.mark.every_database
 def test_of_many_that_are_dropped_those_that_others_share_are_found(client, catalog):
     make(catalog, "p", "file:/x/p", [f"k={n}" for n in range(30)])
     make(catalog, "inside", "file:/i")
@@ -150,6 +151,7 @@ def test_of_many_that_are_dropped_those_that_others_share_are_found(client, cata
     assert catalog.taken_places(["file:/wh", "file:/none"], homes=True) == {"file:/wh"}
 
 
+@pytest.mark.every_database
 def test_strangers_of_a_table_are_all_but_itself_and_its_partitions_at_home(client, catalog):
     make(catalog, "p", "file:/x/p", ["k=0", "k=1", "k=2"])
     make(catalog, "u", "file:/u")
@@ -165,6 +167,7 @@ def test_strangers_of_a_table_are_all_but_itself_and_its_partitions_at_home(clie
     assert catalog.strangers_in(table.id, table.location) is None
 
 
+@pytest.mark.every_database
 def test_places_of_a_dropped_table_that_others_share_are_found(client, catalog):
     make(catalog, "p", "file:/x/p", [f"k={n}" for n in range(12)])
     make(catalog, "u", "file:/u")

@@ -67,6 +67,7 @@ def test_every_spelling_of_a_tables_directory_is_that_directory(client, catalog,
     assert catalog.list_tables("w") == ["t"]
 
 
+@pytest.mark.every_database
 def test_neighbours_share_nothing(client, catalog):
     catalog.create_table(define("w.t", "file:/x/t"))
     for number, place in enumerate(
@@ -145,6 +146,7 @@ def test_of_two_who_take_one_place_at_one_moment_one_gets_it(client, catalog, me
     assert len(catalog.list_tables("w")) == 1
 
 
+@pytest.mark.every_database
 @pytest.mark.setting("hive.acid.shared.locations")
 def test_the_setting_lets_tables_share(client, catalog, metastore_url):
     catalog.create_table(define("w.t", "file:/x/t"))

@@ -38,6 +38,7 @@ def found(catalog: Catalog, condition: Any, table: str = "default.h") -> set[str
     return {partition.values[-1] for partition in catalog.list_partitions(table, condition)}
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
@@ -65,6 +66,7 @@ def test_numbers_compare_as_numbers_and_null_fulfils_no_comparison(
     assert found(catalog, condition) == expected
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize(
     ("type_text", "values", "condition", "expected"),
     [
@@ -108,6 +110,7 @@ LARGEST, DEEPEST = str((1 << 63) - 1), str(-(1 << 63))
 NO_NUMBERS = ["a", "", " ", "1a", "-", ".", "1e", "9" * 44, "1e999", "1e-999", "0x1", "٣"]
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize(
     ("type_text", "values", "condition"),
     [
@@ -135,6 +138,7 @@ def test_texts_of_other_tables_and_texts_that_are_no_numbers_are_in_nobodys_way(
     assert {*values} == found(catalog, condition, "default.k") - {"-99"}
 
 
+@pytest.mark.every_database
 def test_conditions_on_several_columns_combine(catalog: Catalog) -> None:
     catalog.create_table(TableDefinition("default", "p", ID, (Column("ds", "string"), Column("h", "int"))))
     catalog.add_partitions("default.p", [(ds, str(h)) for ds in ("a", "b") for h in range(12)])
@@ -146,6 +150,7 @@ def test_conditions_on_several_columns_combine(catalog: Catalog) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.every_database
 def test_values_by_column_are_found_however_they_are_written(catalog: Catalog) -> None:
     """One value for some of the columns, or several: all of them as a Hive writes it, or as it stands there."""
     catalog.create_table(TableDefinition("default", "p", ID, (Column("d", "date"), Column("x", "decimal(5,2)"))))
@@ -161,6 +166,7 @@ def test_values_by_column_are_found_however_they_are_written(catalog: Catalog) -
     assert names({"d": "2024-1-3", "x": "02"}) == ["d=2024-01-03/x=2"]
 
 
+@pytest.mark.every_database
 def test_a_page_may_end_with_a_value_that_nobody_would_write_today(catalog: Catalog, client: MetastoreClient) -> None:
     """A Hive's ``MSCK REPAIR`` takes directories as they are called: the page after ``h=010`` was refused."""
     with client.database.transaction() as connection:
@@ -174,6 +180,7 @@ def test_a_page_may_end_with_a_value_that_nobody_would_write_today(catalog: Cata
     assert "h=010" in names
 
 
+@pytest.mark.every_database
 def test_pages_follow_each_other_without_gap_or_double(catalog: Catalog) -> None:
     catalog.create_table(TableDefinition("default", "p", ID, (Column("ds", "string"), Column("h", "int"))))
     catalog.add_partitions("default.p", [(ds, str(h)) for ds in ("A", "a", "Ä-b", "a b") for h in range(6)])
@@ -216,6 +223,7 @@ def test_limits_and_depths_have_bounds(catalog: Catalog) -> None:
         catalog.list_partitions("default.h", after="ds=1")
 
 
+@pytest.mark.every_database
 def test_of_very_many_partitions_only_those_asked_for_are_read(client: MetastoreClient, catalog: Catalog) -> None:
     """5,000 partitions: a filter for 25 of them reads 25 rows."""
     catalog.create_table(TableDefinition("default", "p", ID, (Column("ds", "string"), Column("h", "int"))))
@@ -254,6 +262,7 @@ def test_of_very_many_partitions_only_those_asked_for_are_read(client: Metastore
 TEXTS = [None, "a", "a0", "a:b", "a/b", "aB", "a b", "ab", "a=b", "a%3Ab", "b", "ä", "1"]
 
 
+@pytest.mark.every_database
 def test_ranges_of_names_leave_nothing_out(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values with signs that stand in names as escapes, which sort elsewhere."""
     client.catalog.set_warehouse("file:/warehouse")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -126,6 +127,7 @@ def where(draw: st.DrawFn, kinds: tuple[str, ...], depth: int = 0) -> exp.Expr:
     return exp.Is(this=column, expression=exp.null())
 
 
+@pytest.mark.every_database
 def test_what_a_condition_means_is_found_whatever_the_names(client: MetastoreClient) -> None:
     names, catalog = make_tables(client), client.catalog
     everything = {name: PartitionSet(catalog.list_partitions(name)) for name in names}

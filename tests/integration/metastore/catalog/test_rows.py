@@ -175,6 +175,7 @@ def test_ids_come_in_blocks_from_the_sequences_hive_uses(
     assert min(row["PART_ID"] for row in stored("PARTITIONS") if row["PART_NAME"].startswith("ds=x")) == 11
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_catalog_a_hive_has_written_can_be_read(
     client: MetastoreClient, dump: Callable[[str], Rows], load: Callable[[str], None], stage: str

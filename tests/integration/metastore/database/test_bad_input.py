@@ -128,6 +128,7 @@ def test_a_specification_that_is_not_the_tables_is_refused(used: MetastoreClient
     assert rows.counts() == before
 
 
+@pytest.mark.every_database
 def test_what_looks_like_a_pattern_is_a_name_like_any_other(used: MetastoreClient, backend: str) -> None:
     """No ``%`` or ``_`` finds somebody else's, no quote ends a text, and what is escaped in a path comes back."""
     catalog = used.catalog
@@ -154,6 +155,7 @@ def test_what_looks_like_a_pattern_is_a_name_like_any_other(used: MetastoreClien
     assert len(catalog.list_partitions("db.p")) == len(values)
 
 
+@pytest.mark.every_database
 def test_characters_that_the_metastore_cannot_hold_are_named(used: MetastoreClient, rows: Any, backend: str) -> None:
     """Hive's schema for MySQL keeps text as latin1; the others hold everything."""
     before = rows.counts()
@@ -207,6 +209,7 @@ def test_a_txn_that_is_not_open_is_refused_by_every_verb(
     assert rows.counts() == before
 
 
+@pytest.mark.every_database
 def test_ends_of_txns_that_have_ended_or_never_were(used: MetastoreClient, rows: Any) -> None:
     gone, done = aborted(used), committed(used)
     before = rows.counts()
@@ -264,6 +267,7 @@ WRITES: dict[str, Callable[[MetastoreClient], Any]] = {
 }
 
 
+@pytest.mark.every_database
 def test_a_read_only_metastore_refuses_every_write_and_answers_reads(
     used: MetastoreClient, rows: Any, metastore_url: str, backend: str
 ) -> None:

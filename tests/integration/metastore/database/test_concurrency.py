@@ -20,6 +20,8 @@ from airflow_hive_acid.metastore.setup import schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.every_database
+
 CLIENTS = 4
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
+pytestmark = pytest.mark.every_database
+
 
 _PROCESS = sa.select(sa.func.pg_backend_pid())
 

@@ -33,6 +33,8 @@ from airflow_hive_acid.metastore.setup import schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.every_database
+
 NEXT_LOCK, CTLGS = schema.NEXT_LOCK_ID, schema.CTLGS
 READ = sa.select(NEXT_LOCK.c.NL_NEXT)
 SET = sa.update(NEXT_LOCK).values(NL_NEXT=sa.bindparam("next"))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
 
+pytestmark = pytest.mark.every_database
+
 BEYOND = 10**30
 CALLS: dict[str, Callable[[MetastoreClient], Any]] = {
     "abort": lambda c: c.abort_txn(BEYOND),

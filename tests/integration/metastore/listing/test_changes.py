@@ -51,6 +51,7 @@ def refused(client: MetastoreClient, first: int, why: str, table: str = "w.t") -
         require(client, first, table)
 
 
+@pytest.mark.every_database
 def test_rows_of_a_renamed_partition_are_in_another_one_by_no_write_id(
     catalog: HiveCatalog, client: MetastoreClient
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_former_table_of_the_name_is_another_one(catalog: HiveCatalog, client:
     require(client, 1)
 
 
+@pytest.mark.every_database
 def test_an_event_that_cannot_be_read_may_have_been_a_rename(catalog: HiveCatalog, client: MetastoreClient) -> None:
     catalog.alter_partition("w.t", ("a",), PartitionAlteration(properties={"owner": "books"}))
     log = NOTIFICATION_LOG.c

@@ -126,6 +126,7 @@ def test_compactions_are_no_commits_also_at_the_end_of_a_page(tables: MetastoreC
         assert found == [later], f"with pages of {size}"
 
 
+@pytest.mark.every_database
 def test_whoever_reads_late_finds_what_housekeeping_has_left(
     tables: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +180,7 @@ def test_what_was_purged_is_told_and_reading_goes_on_from_the_oldest(tables: Met
     assert log.read(page.upto).missed == ()
 
 
+@pytest.mark.every_database
 def test_log_that_begins_anew_is_told(tables: MetastoreClient) -> None:
     write(tables, "insert", table="db.u")
     log = CommitLog(tables.database, tables.notifications)

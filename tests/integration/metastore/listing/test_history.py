@@ -95,6 +95,7 @@ def test_what_was_written_before_the_log_was_switched_on_has_no_time(metastore_u
             seen_at(client, now - 300)
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("names_databases", [True, False], ids=["Hive 4.2", "Hive 4.1"])
 def test_a_commit_whose_write_id_is_noted_nowhere_any_more_is_not_taken_for_an_older_one(
     client: MetastoreClient, names_databases: bool
@@ -129,6 +130,7 @@ def test_a_commit_whose_write_id_is_noted_nowhere_any_more_is_not_taken_for_an_o
         seen_at(client, now - 150)
 
 
+@pytest.mark.every_database
 def test_a_commit_in_another_database_says_nothing_of_a_table(client: MetastoreClient) -> None:
     """A txn of before the log's beginning that cannot have written the table hides nothing of its history."""
     make(client)
@@ -144,6 +146,7 @@ def test_a_commit_in_another_database_says_nothing_of_a_table(client: MetastoreC
     assert seen_at(client, now - 150) == {1, 2}
 
 
+@pytest.mark.every_database
 def test_an_aborted_write_that_the_metastore_has_forgotten_is_no_commit_without_a_time(client: MetastoreClient) -> None:
     """A Cleaner has removed what it had written, and its txn with that: its write id counts as committed since."""
     make(client)
@@ -163,6 +166,7 @@ def test_an_aborted_write_that_the_metastore_has_forgotten_is_no_commit_without_
     assert read_history(client.database, client.notifications, KEY).aborted == {2}
 
 
+@pytest.mark.every_database
 def test_a_commit_that_the_log_lacks_is_still_refused(client: MetastoreClient) -> None:
     make(client)
     first = write(client)

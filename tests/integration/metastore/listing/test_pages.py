@@ -46,6 +46,7 @@ def txns(client: MetastoreClient, newest_first: bool = False, **wanted: Any) -> 
     return [txn.txn_id for txn in found]
 
 
+@pytest.mark.every_database
 def test_every_txn_is_on_one_page(client: MetastoreClient) -> None:
     ids = client.open_txns(5)
     client.abort_txn(ids[1])
@@ -55,6 +56,7 @@ def test_every_txn_is_on_one_page(client: MetastoreClient) -> None:
     assert txns(client, states=(TxnState.OPEN,)) == [ids[0], *ids[2:]]
 
 
+@pytest.mark.every_database
 def test_rows_that_come_and_go_shift_nothing(client: MetastoreClient) -> None:
     """The first page is read, its first txn ends, one is opened: the second page begins where the first ended."""
     ids = client.open_txns(4)
@@ -68,6 +70,7 @@ def test_rows_that_come_and_go_shift_nothing(client: MetastoreClient) -> None:
     assert (first.total, second.total, second.after) == (4, None, None)
 
 
+@pytest.mark.every_database
 def test_txns_by_who_opened_them_and_where_they_write(client: MetastoreClient, lock_on: Any) -> None:
     mine = client.open_txn(user="alice", agent_info="airflow/my_dag/run/t#1")
     near = client.open_txn(user="bob", agent_info="airflow/myXdag/run/t#1")
@@ -81,6 +84,7 @@ def test_txns_by_who_opened_them_and_where_they_write(client: MetastoreClient, l
     assert txns(client, min_age_ms=3_600_000) == []
 
 
+@pytest.mark.every_database
 def test_locks_by_every_filter(client: MetastoreClient, lock_on: Any) -> None:
     txn = client.open_txn()
     held = client.lock([lock_on("db.t", LockType.EXCL_WRITE), lock_on("db.u/p=1", LockType.SHARED_READ)], txn_id=txn)
@@ -100,6 +104,7 @@ def test_locks_by_every_filter(client: MetastoreClient, lock_on: Any) -> None:
     assert locks(user="nobody") == []
 
 
+@pytest.mark.every_database
 def test_the_graph_of_a_metastore_names_who_waits(client: MetastoreClient, lock_on: Any) -> None:
     first, second = client.open_txn(agent_info="airflow/a/b/c#1"), client.open_txn(user="bob")
     client.lock(lock_on("db.t", LockType.EXCLUSIVE), txn_id=first)
@@ -116,6 +121,7 @@ def test_the_graph_of_a_metastore_names_who_waits(client: MetastoreClient, lock_
     assert about[Party(0, behind.lock_id)].since is None
 
 
+@pytest.mark.every_database
 @pytest.mark.hive4("no pools")
 def test_queue_and_history_are_one_list(client: MetastoreClient) -> None:
     ids = [client.compactions.enqueue(f"db.t{n}", pool="etl" if n == 3 else None).id for n in range(5)]
@@ -141,6 +147,7 @@ def test_queue_and_history_are_one_list(client: MetastoreClient) -> None:
     assert [one and one.queued for one in found] == [True, False, None]
 
 
+@pytest.mark.every_database
 def test_durations_are_counted_by_day(client: MetastoreClient, rows: Any) -> None:
     day = pages.DAY_MS
     for number, (end, took) in enumerate([(10 * day + 5, 5), (10 * day + 9, 7), (11 * day, None)]):
@@ -156,6 +163,7 @@ def test_durations_are_counted_by_day(client: MetastoreClient, rows: Any) -> Non
     assert client.database.read(lambda connection: pages.durations(connection, 10 * day, day, "other")) == []
 
 
+@pytest.mark.every_database
 @pytest.mark.hive4("no pools")
 def test_the_queue_is_counted_by_pool_and_state(client: MetastoreClient) -> None:
     for number in range(3):
@@ -170,6 +178,7 @@ def test_the_queue_is_counted_by_pool_and_state(client: MetastoreClient) -> None
     assert client.database.read(pages.oldest_to_clean) is None
 
 
+@pytest.mark.every_database
 @pytest.mark.hive4("no mirrored leases")
 def test_leases_their_waiters_and_what_was_dropped(client: MetastoreClient, other_client: MetastoreClient) -> None:
     held = client.leases.grab_lease(["db.t", "db.u/p=1"], 600, user="alice")
@@ -226,6 +235,7 @@ def listed(client: MetastoreClient, **wanted: Any) -> list[table_pages.TableRow]
     return every(client, lambda connection, part: table_pages.tables_page(connection, features, asked, part))
 
 
+@pytest.mark.every_database
 def test_tables_by_name_and_by_size(tables: MetastoreClient) -> None:
     tables.measures.store([
         (Resource("db", "b"), SMALL), (Resource("db", "c", "p=0"), LARGE), (Resource("db", "c", "p=1"), SMALL),
@@ -243,6 +253,7 @@ def test_tables_by_name_and_by_size(tables: MetastoreClient) -> None:
     assert row.measured is not None
 
 
+@pytest.mark.every_database
 def test_partitions_with_their_sizes_and_decisions(tables: MetastoreClient) -> None:
     tables.measures.store([(Resource("db", "c", "p=1"), LARGE)])
     features = tables.database.read(tables.database.features)
@@ -257,6 +268,7 @@ def test_partitions_with_their_sizes_and_decisions(tables: MetastoreClient) -> N
     assert [row.name for row in some] == ["p=2"]
 
 
+@pytest.mark.every_database
 def test_what_does_not_change_is_one_row(tables: MetastoreClient, rows: Any) -> None:
     place = Resource("db", "b")
     for size in (SMALL, SMALL, LARGE, LARGE, SMALL):
@@ -274,6 +286,7 @@ def test_sizes_follow_a_table_that_is_renamed(tables: MetastoreClient) -> None:
     assert tables.measures.of_table("db", "b") == []
 
 
+@pytest.mark.every_database
 def test_old_sizes_are_forgotten_and_those_of_tables_that_are_gone(tables: MetastoreClient, rows: Any) -> None:
     for size in (SMALL, LARGE, SMALL):
         tables.measures.store([(Resource("db", "b"), size), (Resource("db", "gone"), size)])
@@ -284,6 +297,7 @@ def test_old_sizes_are_forgotten_and_those_of_tables_that_are_gone(tables: Metas
     assert [one.measure for one in tables.measures.of_table("db", "b")] == [SMALL]
 
 
+@pytest.mark.every_database
 def test_a_metastore_of_an_older_version_has_tables_without_sizes(tables: MetastoreClient) -> None:
     with tables.database.transaction() as connection:
         HIVE_ACID_MEASURE.drop(connection)

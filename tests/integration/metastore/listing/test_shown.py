@@ -23,6 +23,7 @@ MANY = 20_000
 EVERYTHING = CompactionFilter()
 
 
+@pytest.mark.every_database
 def test_acquired_locks_come_first_and_the_more_restrictive_before_others(
     client: MetastoreClient, lock_on: Any
 ) -> None:
@@ -50,6 +51,7 @@ def test_acquired_locks_come_first_and_the_more_restrictive_before_others(
         txns(LockFilter(), -1)
 
 
+@pytest.mark.every_database
 @pytest.mark.hive4("a Hive 3 keeps no row of a committed txn")
 def test_transactions_come_in_the_order_of_their_ids(client: MetastoreClient) -> None:
     first, second, third = client.open_txns(3)
@@ -61,6 +63,7 @@ def test_transactions_come_in_the_order_of_their_ids(client: MetastoreClient) ->
     assert everything[-3:] == [first, second, third]
 
 
+@pytest.mark.every_database
 @pytest.mark.hive4("its Hive compacts")
 def test_compactions_of_queue_and_history_are_one_list(client: MetastoreClient, rows: Any) -> None:
     history = {"CC_DATABASE": "db", "CC_TABLE": "t", "CC_TYPE": "a"}

@@ -197,6 +197,7 @@ def test_an_open_id_that_others_aborted_here_and_the_source_committed_is_diverge
         Sync(client, 2).advance(becomes(found, known(client, found), ids(5)))
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R9")
 def test_a_sync_keeps_open_ids_alive_and_without_one_they_time_out(client: MetastoreClient) -> None:
     """``hive.repl.txn.timeout`` after the last sync the reaper aborts them, and says so in ``repl.incompatible``."""
@@ -279,6 +280,7 @@ def uncleaned(client: MetastoreClient) -> set[int]:
     return set().union(*found.values())
 
 
+@pytest.mark.every_database
 def test_what_compaction_replaced_is_trusted_only_while_no_cleaner_was_there(client: MetastoreClient) -> None:
     """A Cleaner notes that it begins, and its failures; what it ended may have removed what others replaced, too.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.hive4("no replica on a Hive 3")
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("T42")
 def test_txn_ids_go_on_at_the_seed(client: MetastoreClient, rows: Any) -> None:
     client.open_txn()
@@ -26,6 +27,7 @@ def test_txn_ids_go_on_at_the_seed(client: MetastoreClient, rows: Any) -> None:
     assert rows.count("TXNS") == 4
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("T43")
 def test_source_txns_are_opened_once_and_ended_once(client: MetastoreClient, rows: Any) -> None:
     replica = client.replica("src.db.*")
@@ -60,6 +62,7 @@ def test_source_txns_that_are_only_partly_open_are_refused(client: MetastoreClie
     assert rows.counts() == before
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("T36")
 def test_the_tables_numbering_follows_the_source(client: MetastoreClient, rows: Any) -> None:
     with client.transaction({"db.t": "insert"}):
@@ -88,6 +91,7 @@ def test_write_ids_of_unknown_source_txns_are_refused(client: MetastoreClient, r
     assert rows.counts() == before
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("T44")
 def test_a_copied_table_takes_over_the_sources_state(client: MetastoreClient, rows: Any) -> None:
     replica = client.replica("p")
@@ -108,6 +112,7 @@ def test_a_copied_table_takes_over_the_sources_state(client: MetastoreClient, ro
     assert str(client.get_valid_write_ids("db.t")["db.t"]) == "db.t:10:9223372036854775807::3,7"
 
 
+@pytest.mark.every_database
 def test_a_replicated_txn_that_is_aborted_here_marks_its_databases(client: MetastoreClient, rows: Any) -> None:
     rows.insert("DBS", DB_ID=1, DB_LOCATION_URI="file:/w", NAME="db", CTLG_NAME="hive")
     # Txns name no catalog; they are those of Hive's own.
