@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.integration.engine.crashes.statements import Case
 
-pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R14"), pytest.mark.rule("R17"), pytest.mark.every_database]
+pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R14"), pytest.mark.rule("R17")]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def world(metastore_url: str, warehouse: str, monkeypatch: Any) -> Iterator[Worl
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every statement killed and asleep, or in the small form one after the other by turns; so, too, its database."""
+    """Every statement killed and asleep, or in the small form by turns; and then some of them on PostgreSQL."""
     if "sleeps" in metafunc.fixturenames:
         asked = metafunc.config.getoption
         whole = asked("--crashes-every") > 0
@@ -52,15 +52,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 case,
                 sleeps,
                 id=f"{case.name.replace(' ', '-')}-{'asleep' if sleeps else 'killed'}",
-                marks=() if both else pytest.mark.backends(("sqlite", "postgresql")[number // 2 % 2]),
+                marks=() if both else pytest.mark.backends("postgresql" if number % 8 in (2, 3) else "sqlite"),
             )
             for number, case in enumerate(CASES)
             for sleeps in (False, True)
             if whole or sleeps == bool(number % 2)
         ]
         metafunc.parametrize(("case", "sleeps"), taken)
+    elif "case" in metafunc.fixturenames:
+        # Killed and asleep they are all of them.
+        other = pytest.mark.repeats("power that is lost, at another statement")
+        whole = metafunc.config.getoption("--crashes-every") > 0
+        taken = [
+            pytest.param(case, id=case.name.replace(" ", "-"), marks=other if number % 3 and not whole else ())
+            for number, case in enumerate(CASES)
+        ]
+        metafunc.parametrize("case", taken)
 
 
+@pytest.mark.backends("sqlite", "postgresql")
 def test_a_statement_is_applied_once_wherever_a_try_of_it_has_stopped(
     world: World, case: Case, sleeps: bool, request: pytest.FixtureRequest, record_property: Any
 ) -> None:
@@ -78,7 +88,6 @@ def test_a_statement_is_applied_once_wherever_a_try_of_it_has_stopped(
 
 
 @pytest.mark.backends("sqlite")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_what_is_committed_survives_a_loss_of_power(
     world: World, case: Case, request: pytest.FixtureRequest, record_property: Any
 ) -> None:
@@ -128,6 +137,7 @@ MAKING = ("insert into a new partition", "insert into dynamic partitions", "crea
 NEW_PLAIN_PARTITION = "INSERT INTO {d}.t PARTITION (k='b') VALUES (2)"
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R15")
 def test_no_statement_has_a_database_transaction_inside_another_one(world: World) -> None:
     """Ids of new partitions and tables are fetched before the commit that takes them."""
@@ -163,7 +173,7 @@ def test_what_a_sleeper_does_to_directories_is_not_done_to_the_next_table_of_tha
     of_files = [n for n, what in enumerate(tried.done, 1) if not what.startswith("transaction") or "commit" in what]
     assert len(of_files) >= 4, tried.done
     whole = request.config.getoption("--crashes-every") > 0
-    for stop in of_files if whole else of_files[1::3]:
+    for stop in of_files if whole else of_files[1::5]:
         database = world.new_database(case)
         sleeper = Process(lambda database=database: world.run(case, database), stop, sleeps=True)  # type: ignore[misc]
         sleeper.start()
@@ -190,7 +200,7 @@ def test_a_sleeper_changes_nothing_in_the_dump_of_the_next_try(
     case = next(case for case in CASES if case.name == name)
     tried = effects_of(world, case)
     whole = request.config.getoption("--crashes-every") > 0
-    for stop in range(1, len(tried.done) + 1, 1 if whole else 6):
+    for stop in range(1, len(tried.done) + 1, 1 if whole else 9):
         database = world.new_database(case)
         sleeper = Process(lambda database=database: world.run(case, database), stop, sleeps=True)  # type: ignore[misc]
         sleeper.start()

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.every_database
 MOVE = "UPDATE w.p SET k = 'new' WHERE k = 'old'"
 
 
@@ -46,6 +45,7 @@ def test_rows_that_move_are_deleted_in_one_partition_and_inserted_in_the_other(
     assert [p.name for p in client.catalog.list_partitions("w.p")] == ["k=new", "k=old"]
 
 
+@pytest.mark.every_database
 def test_a_move_loses_against_a_change_of_the_partition_it_leaves(moving: Engine, other: Engine, fake: Any) -> None:
     """A moves rows out of old; B changes a row of old and commits first; A is aborted."""
 
@@ -59,6 +59,7 @@ def test_a_move_loses_against_a_change_of_the_partition_it_leaves(moving: Engine
         moving.run(MOVE)
 
 
+@pytest.mark.every_database
 def test_a_move_does_not_conflict_with_changes_of_the_partition_it_enters(
     moving: Engine, other: Engine, fake: Any
 ) -> None:

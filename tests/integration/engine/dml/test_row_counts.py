@@ -13,8 +13,6 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.txns.statistics import RowChange
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def numbers(client):
@@ -84,6 +82,7 @@ def test_a_number_that_nobody_knows_stays_unknown(engine, client, numbers):
     assert numbers("t") == "1"
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R2")
 def test_a_writer_that_loses_a_conflict_changes_no_number(engine, fake, other, numbers):
     """
@@ -112,6 +111,7 @@ def test_two_changes_are_one_after_the_other():
     assert RowChange(2, replaced=True).after(None) == "2"
 
 
+@pytest.mark.every_database
 def test_commits_of_several_tables_count_in_one_order_whatever_that_of_the_statements_was(engine, monkeypatch):
     """Two commits that locked the rows of numRows in the order of their statements could wait for each other."""
     engine.run("CREATE TABLE w.a (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")

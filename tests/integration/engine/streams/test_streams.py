@@ -32,8 +32,6 @@ from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.streaming.channel import Conversation, LocalFiles
 
-pytestmark = pytest.mark.every_database
-
 WAIT = 60.0
 
 
@@ -145,6 +143,7 @@ def visible(client, table):
     return [name for name in deltas if write_ids.is_valid(int(name.split("_")[1]))]
 
 
+@pytest.mark.every_database
 def test_micro_batches_are_committed_in_order_and_replayed_ones_are_skipped(client, table, process, fake):
     here = process()
     app = Application(here.spool, fake).open()
@@ -300,6 +299,7 @@ def test_an_application_that_dies_leaves_nothing_and_the_next_one_repeats_the_mi
     assert len(visible(client, table)) == 1
 
 
+@pytest.mark.every_database
 def test_one_stream_run_twice_at_once_is_refused_and_a_taken_over_one_commits_nothing(client, table, process, fake):
     """
     t1  process a runs stream s, and begins micro-batch 0
@@ -394,6 +394,7 @@ def test_a_new_column_is_added_to_the_table_or_refused_by_name(client, table, pr
     assert " ".join(fake.specs[-1].step.query.split()).startswith("SELECT `a`, `b`, NULL AS `c` FROM")
 
 
+@pytest.mark.every_database
 def test_two_streams_that_bring_the_same_new_column_both_go_on(client, table, process, fake, monkeypatch):
     """t1  stream s finds a column that the table lacks; t2  another stream adds it; t3  s adds it, too"""
     usual = alter.run_alter

@@ -21,7 +21,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.withdrawals import GivenUp
 from tests.integration.engine.conftest import FakeSpark
 
-pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17"), pytest.mark.every_database]
+pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17")]
 
 TABLES = """
 CREATE EXTERNAL TABLE w.e (a INT) STORED AS PARQUET;
@@ -93,6 +93,7 @@ def test_abort_of_a_committed_or_forgotten_txn_touches_nothing(plain, client, se
     assert files_of(client, statement) == there
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("abort", [by_sql, by_page, by_retry])
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_abort_while_the_commit_is_on_its_way_waits_and_finds_it_committed(
@@ -179,6 +180,7 @@ def test_commit_after_the_decision_is_refused_and_nothing_of_it_is_left(
     assert "OPEN" not in states().values()
 
 
+@pytest.mark.every_database
 def test_who_dies_after_the_decision_leaves_the_rest_to_the_reaper_and_the_locks_stay(plain, client, states):
     """
     t1  A has published, and B gives its txn up and dies

@@ -11,8 +11,6 @@ from airflow_hive_acid.metastore.catalog.rows.partitions import delete_partition
 from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS
 from airflow_hive_acid.settings import Settings, Source
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.mark.rule("R3")
 @pytest.mark.parametrize(
@@ -106,6 +104,7 @@ def test_what_was_to_be_emptied_and_was_not_hides_nothing(engine, client, fake, 
         assert other.run("INSERT INTO w.t VALUES (1, 'x')")[0].inserted
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R3")
 def test_a_partition_that_a_program_without_locks_has_dropped_is_missed(engine, client, fake, monkeypatch):
     """Its rows would be in no partition of the catalog."""

@@ -8,8 +8,6 @@ from airflow_hive_acid.errors import LeaseEndedError, SqlSyntaxError
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.schema.leases import HIVE_ACID_LEASE_AUDIT, HIVE_LEASE
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def table(engine):
@@ -31,6 +29,7 @@ def take_over(client, spec):
         connection.execute(HIVE_LEASE.update().values(END_UTC=1))
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R8")
 def test_what_is_written_under_a_lease_commits_only_while_it_is_held(engine, fake, client, table):
     lease = client.leases.grab_lease(table, 600, mirror=True)

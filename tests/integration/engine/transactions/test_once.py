@@ -25,7 +25,7 @@ from airflow_hive_acid.format.jobs import Insert
 from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.metastore.txns.aborts import AbortedTxns
 
-pytestmark = [pytest.mark.rule("R14"), pytest.mark.every_database]
+pytestmark = pytest.mark.rule("R14")
 
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"
@@ -37,6 +37,7 @@ def told(events, kind):
     return [str(event) for event in events if type(event).__name__ == kind]
 
 
+@pytest.mark.every_database
 def test_retry_of_a_committed_statement_returns_its_result(engine, other, fake, listing, events):
     first = engine.run(INSERT, once=ONCE)
     again = other.run(INSERT, once=ONCE)
@@ -62,6 +63,7 @@ def fake_failure(spec):
     raise JobFailedError("killed")
 
 
+@pytest.mark.every_database
 def test_try_without_an_end_is_fenced_and_cannot_commit_any_more(engine, other, fake, listing, states, events):
     """
     t1  try 1 runs its Spark job and hangs
@@ -83,6 +85,7 @@ def test_try_without_an_end_is_fenced_and_cannot_commit_any_more(engine, other, 
     assert deltas == ["delta_0000002_0000002_0000"]
 
 
+@pytest.mark.every_database
 def test_commit_that_comes_after_the_take_over_is_refused(engine, client, other, fake, states, monkeypatch):
     """The later try took over while the first was between its last look and its commit."""
     commit = client.commit_txn
@@ -105,6 +108,7 @@ def take_over_without_abort(client, monkeypatch, other):
         other.run(INSERT, once=ONCE)
 
 
+@pytest.mark.every_database
 def test_two_tries_at_once_commit_once(engine, other, fake, listing, states):
     barrier, outcomes = threading.Barrier(2), []
 
@@ -192,6 +196,7 @@ def test_the_first_statement_of_a_new_metastore_is_no_more_applied_than_it_is(cl
     assert "n" in client.catalog.list_databases()
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R17")
 @pytest.mark.parametrize(
     "statement",
@@ -321,6 +326,7 @@ def test_other_runs_are_not_concerned(engine, fake):
     assert len(fake.specs) == 3
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R17")
 def test_lost_answer_to_a_commit_that_happened_is_found_in_the_record(engine, client, fake, states, monkeypatch):
     commit = client.commit_txn
@@ -334,6 +340,7 @@ def test_lost_answer_to_a_commit_that_happened_is_found_in_the_record(engine, cl
     assert list(states().values()) == ["COMMITTED"]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R17")
 def test_lost_commit_that_did_not_happen_cannot_happen_later(engine, client, fake, states, monkeypatch):
     commit, late = client.commit_txn, []
@@ -414,6 +421,7 @@ def test_temporary_tables_that_hold_what_they_held_are_gone_on_with(engine, fake
     assert engine.run(script, once=ONCE)[-1].inserted == 1
 
 
+@pytest.mark.every_database
 def test_records_are_forgotten_by_age(engine, client, fake):
     engine.run(INSERT, once=ONCE)
     assert client.claims.forget(60_000) == 0
@@ -427,6 +435,7 @@ def test_names_of_any_language_make_a_key(engine, fake):
     assert len(fake.specs) == 1
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("retried", [True, False])
 @pytest.mark.parametrize("where", ["before its locks are granted", "after", "in a statement"])
 def test_locks_go_when_a_database_that_was_away_for_longer_than_all_retries_answers_again(

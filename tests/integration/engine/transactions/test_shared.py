@@ -38,8 +38,6 @@ from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.metastore.records.shared_rules import NO_KEEPER, SharedState
 from airflow_hive_acid.metastore.schema.shared_txns import HIVE_ACID_SHARED_TXN
 
-pytestmark = pytest.mark.every_database
-
 TABLES = {"w.t": "update", "w.p": "insert"}
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"
@@ -90,6 +88,7 @@ def age(client, txn_id, **columns):
     )
 
 
+@pytest.mark.every_database
 def test_two_tables_two_members_one_commit(engine, other, client, fake, listing, states):
     """
     t1  begin: two tables are locked, one snapshot
@@ -147,6 +146,7 @@ def test_commit_is_applied_once(engine, other, client, monkeypatch, states):
         member(engine, txn_id, "load.late", INSERT)
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R17")
 def test_commit_that_did_not_arrive_is_sent_again(engine, client, monkeypatch, states):
     txn_id = begin(engine)
@@ -165,6 +165,7 @@ def test_commit_that_did_not_arrive_is_sent_again(engine, client, monkeypatch, s
     assert states() == {txn_id: "COMMITTED"}
 
 
+@pytest.mark.every_database
 def test_commit_that_another_try_has_taken_over_is_refused(engine, other, client, monkeypatch, states):
     """
     t1  try 1 is about to send its commit
@@ -321,6 +322,7 @@ def test_member_that_was_killed_is_undone_by_whoever_comes_next(engine, other, c
         other.commit_shared(txn_id)
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R5")
 def test_members_that_run_at_the_same_time_take_turns(engine, other, fake, listing):
     """
@@ -352,6 +354,7 @@ def test_members_that_run_at_the_same_time_take_turns(engine, other, fake, listi
     ]  # fmt: skip
 
 
+@pytest.mark.every_database
 def test_commit_of_a_txn_that_was_aborted_from_outside_says_so(engine, client):
     txn_id = begin(engine)
     member(engine, txn_id, "load.t", INSERT)
@@ -397,6 +400,7 @@ def test_overwrite_truncate_and_new_partitions_of_members_are_committed_together
     assert len([e for e in listing("w.p") if e.startswith("k=new/delta") and e.count("/") == 1]) == 2
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R2")
 def test_two_transactions_that_change_the_same_conflict_at_the_commit(engine, other, client, states):
     """
@@ -417,6 +421,7 @@ def test_two_transactions_that_change_the_same_conflict_at_the_commit(engine, ot
     assert states() == {first: "COMMITTED", second: "ABORTED"}
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R14")
 def test_begin_that_is_tried_again_fences_the_transaction_before(engine, other, client, states):
     first = begin(engine)
@@ -434,6 +439,7 @@ def test_begin_that_is_tried_again_fences_the_transaction_before(engine, other, 
     assert states()[third] == "OPEN"
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R9")
 def test_member_stops_when_the_keeper_has_gone(engine, client, fake, states, monkeypatch):
     """
@@ -469,6 +475,7 @@ def test_member_stops_when_the_txn_was_aborted_from_outside(engine, client, fake
     assert client.shared_txns.get(txn_id).state is SharedState.ABORTED
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R9")
 def test_keeper_keeps_it_alive_and_notices_its_end(engine, client, states):
     files = AnyFilesystem()
@@ -490,6 +497,7 @@ def test_keeper_keeps_it_alive_and_notices_its_end(engine, client, states):
     assert states() == {committed: "COMMITTED", aborted: "ABORTED", outside: "ABORTED"}
 
 
+@pytest.mark.every_database
 def test_limits_on_age_and_on_what_is_held_back(engine, client, fake, states):
     """
     t1  the Cleaner notes that it keeps a directory of w.t for the txn
@@ -537,6 +545,7 @@ def _directories(client):
     ]  # fmt: skip
 
 
+@pytest.mark.every_database
 def test_transaction_whose_tasks_never_end_it_is_reaped(engine, client, states):
     """Nobody sends heartbeats any more: the txn times out, and its record says whose it was."""
     txn_id = begin(engine)

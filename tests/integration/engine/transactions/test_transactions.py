@@ -25,8 +25,6 @@ from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.maintenance.warehouse.expected import published_of
 from airflow_hive_acid.settings import Source
 
-pytestmark = pytest.mark.every_database
-
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 OVERWRITE = "INSERT OVERWRITE TABLE w.t VALUES (2, 'b')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"
@@ -39,6 +37,7 @@ def kinds(events):
 # --- one statement, one transaction ---------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_statement_is_published_and_committed(engine, fake, listing, states, events):
     result = engine.run(INSERT)[0]
     assert (result.kind, result.inserted, result.write_ids) == ("insert", 1, {"w.t": 1})
@@ -135,6 +134,7 @@ def test_dead_application_is_replaced(engine, fake, states):
     assert sorted(states().values()) == ["ABORTED", "COMMITTED"]
 
 
+@pytest.mark.every_database
 def test_cancel_from_another_thread_aborts(engine, fake, states):
     """
     t1  a statement's job runs
@@ -160,6 +160,7 @@ def test_interrupted_statement_aborts(engine, fake, states):
     assert list(states().values()) == ["ABORTED"]
 
 
+@pytest.mark.every_database
 def test_transaction_that_was_reaped_meanwhile_is_not_committed(engine, fake, client, states):
     """
     t1  A's job runs
@@ -172,6 +173,7 @@ def test_transaction_that_was_reaped_meanwhile_is_not_committed(engine, fake, cl
     assert list(states().values()) == ["ABORTED"]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R17")
 def test_lost_answer_to_a_commit_touches_nothing(engine, client, listing, states, monkeypatch):
     """
@@ -295,6 +297,7 @@ def test_view_outlives_its_script_but_not_its_engine(engine, other, fake):
         other.run("INSERT INTO w.t SELECT a, b FROM v")
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R2")
 def test_conflicting_transaction_is_refused_at_its_commit(engine, other, fake, states):
     """
@@ -308,6 +311,7 @@ def test_conflicting_transaction_is_refused_at_its_commit(engine, other, fake, s
     assert sorted(states().values()) == ["ABORTED", "COMMITTED"]
 
 
+@pytest.mark.every_database
 def test_writers_of_different_partitions_do_not_conflict(engine, other, fake, states):
     """
     t1  A begins an update of partition k=1
@@ -325,6 +329,7 @@ def test_writers_of_different_partitions_do_not_conflict(engine, other, fake, st
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_new_partitions_enter_the_catalog_with_the_commit(engine, fake, client):
     fake.partitions = [("1",), ("a/b",)]
     names = []
@@ -356,6 +361,7 @@ def test_statement_reads_only_partitions_its_condition_can_touch(engine, fake):
     assert [p.name for p in fake.specs[1].views[0].snapshot.partitions] == ["k=1"]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R12")
 def test_statement_that_matches_nothing_conflicts_with_nobody(engine, other, fake, states):
     """
@@ -371,6 +377,7 @@ def test_statement_that_matches_nothing_conflicts_with_nobody(engine, other, fak
     assert set(states().values()) == {"COMMITTED"}
 
 
+@pytest.mark.every_database
 def test_two_inserts_into_the_same_new_partition_both_commit(engine, other, fake, client):
     """
     t1  A inserts into k=1, which does not exist
@@ -513,6 +520,7 @@ def test_transaction_without_tables_is_refused(engine):
 # --- queries --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R16")
 def test_query_runs_under_a_registered_reader(engine, fake, client):
     seen = []
@@ -562,6 +570,7 @@ def test_query_takes_exactly_one_select(engine):
 # --- shows ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_show_locks_and_transactions_while_a_job_runs(engine, other, fake):
     shown = []
     fake.meanwhile = lambda spec: shown.extend(other.run("SHOW LOCKS w.t; SHOW TRANSACTIONS; SHOW COMPACTIONS"))

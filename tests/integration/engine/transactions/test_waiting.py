@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction
 from airflow_hive_acid.metastore.protocol.handover import Patience, hand_over, patiently
 from airflow_hive_acid.metastore.setup.schema import TXNS
 
-pytestmark = [pytest.mark.rule("R9"), pytest.mark.every_database]
+pytestmark = pytest.mark.rule("R9")
 
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 OVERWRITE = "INSERT OVERWRITE TABLE w.t VALUES (2, 'y')"
@@ -46,6 +46,7 @@ def silence(client, txn_id):
         return now_ms(connection) - connection.execute(beat).scalar_one()
 
 
+@pytest.mark.every_database
 def test_request_stays_in_the_queue_and_its_heartbeat_reaches_into_the_future(engine, client, holder):
     document = waits(engine)
     assert document["claim"]["unit"] == 1
@@ -54,6 +55,7 @@ def test_request_stays_in_the_queue_and_its_heartbeat_reaches_into_the_future(en
     assert -310_000 < silence(client, document["txn_id"]) < -250_000
 
 
+@pytest.mark.every_database
 def test_other_process_goes_on_with_the_txn_that_waited(engine, other, client, holder, states, listing):
     document = waits(engine)
     holder.abort()
@@ -83,6 +85,7 @@ def test_what_still_waits_is_left_again(engine, other, client, holder):
     assert (again["txn_id"], again["lock_id"]) == (document["txn_id"], document["lock_id"])
 
 
+@pytest.mark.every_database
 def test_request_that_has_ended_meanwhile_is_made_anew(engine, other, client, holder, states):
     document = waits(engine)
     holder.abort()
@@ -104,6 +107,7 @@ def test_request_that_another_release_handed_over_is_withdrawn_and_made_anew(
     assert states()[document["txn_id"]] == "ABORTED"
 
 
+@pytest.mark.every_database
 def test_next_try_fences_the_request_that_the_last_one_left(engine, other, client, holder, states):
     document = waits(engine)
     again = waits(other)
@@ -117,6 +121,7 @@ def test_request_that_no_statement_takes_up_is_withdrawn(engine, other, client, 
     assert states()[document["txn_id"]] == "ABORTED"
 
 
+@pytest.mark.every_database
 def test_locks_that_are_granted_within_the_patience_are_not_handed_over(engine, states):
     (result,) = engine.run(INSERT, once=ONCE, patience=Patience(0))
     assert states()[result.txn_id] == "COMMITTED"
@@ -238,6 +243,7 @@ def test_ddl_that_waits_when_its_task_is_tried_again_is_fenced(engine, other, cl
     assert [row.txn_id for row in client.show_locks() if row.state.name == "WAITING"] == [again["txn_id"]] * 2
 
 
+@pytest.mark.every_database
 def test_ddl_whose_wait_has_ended_elsewhere_asks_anew(engine, other, client, holder, states):
     document = waits(engine, CHANGES["a drop"][0])
     holder.abort()
