@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.names import base_name
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
+from tests.examples import places
 from tests.integration.maintenance.batch_model import ModelSpark, failed, local, read
 from tests.integration.maintenance.cycles.steps import rows
 from tests.integration.maintenance.worker.killing import run_and_kill
@@ -37,13 +37,11 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobSpec
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.every_database
 
 FENCE = re.compile("_tmp_[0-9a-f-]+")
-KILL_EVERY = int(os.environ.get("HIVE_ACID_BATCH_KILLS", "6"))
-"""In front of every sixth change a writer is killed; 1 for every one."""
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R4")
 @pytest.mark.rule("R5")
 def test_a_writer_that_was_given_up_adds_nothing_to_what_is_committed(
@@ -112,6 +110,7 @@ def test_rows_of_a_txn_that_others_aborted_late_are_remembered_until_they_are_co
     assert not [name for name in names(client, "w.p") if name.startswith("k=a/delta")]
 
 
+@pytest.mark.every_database
 def test_a_batch_whose_lock_was_taken_away_commits_nothing(client: MetastoreClient, engine: Engine) -> None:
     batch = engine.batch("w.t", transactions=3)
     batch.write(records(1))
@@ -128,6 +127,7 @@ def test_a_batch_whose_lock_was_taken_away_commits_nothing(client: MetastoreClie
     assert read(client, "w.t") == [1, 3]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R6")
 @pytest.mark.rule("R8")
 def test_a_batch_under_a_lease_commits_only_while_it_is_held(client: MetastoreClient, engine: Engine) -> None:
@@ -301,6 +301,7 @@ def test_a_job_that_fails_ends_the_batch_and_the_next_write_begins_another(
     assert read(client, "w.t") == [1, 3]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R17")
 def test_a_commit_whose_answer_is_lost_is_left_alone(
     client: MetastoreClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
@@ -349,14 +350,12 @@ def stream_of_txns(acknowledged: Path, client: MetastoreClient, fs: Filesystem) 
 @pytest.mark.rule("R4")
 @pytest.mark.rule("R17")
 @pytest.mark.backends("sqlite")
-@pytest.mark.parametrize("start", [1])
 def test_a_writer_that_is_killed_anywhere_leaves_whole_txns_and_nothing_else(
-    client: MetastoreClient, fs: Filesystem, warehouse: str, settings: dict[str, str], tmp_path: Path, start: int
+    client: MetastoreClient, fs: Filesystem, warehouse: str, settings: dict[str, str], tmp_path: Path
 ) -> None:
     """Killed in front of a change; then time passes, all services have their turn, and a second writer goes on."""
     whole = {0: [0, 1], 2: [20, 21], 3: [30, 31]}
-    number, done = start, False
-    while not done:
+    for number in places(200, 11):
         with engine_of(client, ModelSpark(), warehouse) as engine:
             engine.run(TABLES)
         acknowledged = tmp_path / f"acknowledged-{number}"
@@ -384,5 +383,7 @@ def test_a_writer_that_is_killed_anywhere_leaves_whole_txns_and_nothing_else(
             assert left == [], f"killed in front of change {number}: {what}"
             assert rows(client, TXN_COMPONENTS) == []
             engine.run("DROP TABLE w.t; DROP TABLE w.p")
-        number += KILL_EVERY
+        if done:
+            break
     assert number > 30
+    assert done, "there are more changes than were tried"

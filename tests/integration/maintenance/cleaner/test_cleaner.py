@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 
 from tests.integration.maintenance.cycles.steps import change, rows
 
-pytestmark = pytest.mark.every_database
-
 # --- readers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("K03")
 @pytest.mark.rule("R16")
 def test_a_running_reader_keeps_its_files_and_is_named(
@@ -267,6 +266,7 @@ def test_no_cleanup_keeps_the_files(client: MetastoreClient, fs: Filesystem, mak
     assert len(table.directories("k=a")) == 3
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("K06")
 def test_delayed_clean_up_waits_for_its_time(metastore_url: str, client: MetastoreClient, fs: Filesystem,
                                              compacted: Any) -> None:  # fmt: skip
@@ -281,6 +281,7 @@ def test_delayed_clean_up_waits_for_its_time(metastore_url: str, client: Metasto
         assert [o.kind for o in run_cleaner(patient, fs)] == [Kind.CLEANED]
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("K14")
 def test_a_clean_up_that_fails_is_tried_again_with_growing_pauses_and_given_up_in_the_end(
     client: MetastoreClient, fs: Filesystem, compacted: Any, monkeypatch: pytest.MonkeyPatch
@@ -330,6 +331,7 @@ def test_services_that_are_switched_off_do_nothing(metastore_url: str, fs: Files
         assert run_initiator(client, fs, dry_run=True) != []
 
 
+@pytest.mark.every_database
 def test_two_cleaners_do_not_work_at_once(client: MetastoreClient, fs: Filesystem, compacted: Any) -> None:
     compacted.settle()
     with client.mutexes.hold("Cleaner"):

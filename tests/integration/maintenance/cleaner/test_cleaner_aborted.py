@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 from tests.integration.maintenance.cycles.steps import change, rows, start_job
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:
     return {**settings, "hive.compactor.abortedtxn.threshold": "1"}
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("K18")
 @pytest.mark.conformance("K24")
 def test_aborted_writes_are_removed_without_any_compaction(client: MetastoreClient, fs: Filesystem, table: Any) -> None:

@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 from tests.integration.maintenance.cycles.steps import soft_delete
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:
     return {**settings, "hive.compactor.abortedtxn.threshold": "1"}
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("K25")
 def test_a_dropped_partition_loses_its_files_when_its_last_reader_has_gone(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]

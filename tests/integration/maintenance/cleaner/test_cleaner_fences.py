@@ -35,14 +35,13 @@ if TYPE_CHECKING:
 from tests.fake_uploads import FakeUploads
 from tests.integration.maintenance.cycles.steps import change, pass_time, rows, start_job
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:
     return {**settings, "hive.compactor.abortedtxn.threshold": "1"}
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R4")
 def test_an_orphaned_job_is_fenced_before_its_txn_is_forgotten(
     client: MetastoreClient, fs: Filesystem, table: Any
@@ -271,6 +270,7 @@ def test_the_result_of_a_dead_compaction_cannot_come_back_when_its_txn_is_forgot
         assert len(table.read(snapshot)) == 3
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R4")
 def test_what_is_aborted_while_a_clean_up_is_at_work_is_not_forgotten_with_it(
     client: MetastoreClient, fs: Filesystem, compacted: Any, monkeypatch: pytest.MonkeyPatch

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     RunJob = Callable[[JobSpec], JobResult]
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def compact(client: MetastoreClient, fs: Filesystem, compact_lines: RunJob) -> Callable[..., str]:

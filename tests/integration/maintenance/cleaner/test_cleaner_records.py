@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient, ReaderSnapshot
 
-pytestmark = pytest.mark.every_database
 
 DAG_RUN = "dag sales, run manual__1, task report"
 DELTAS = ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
@@ -50,6 +49,7 @@ def compact_behind(
     return make
 
 
+@pytest.mark.every_database
 def test_a_wait_is_one_row_that_names_the_dag_run_and_the_clean_up_is_another(
     client: MetastoreClient, fs: Filesystem, compact_behind: Callable[..., list[ReaderSnapshot]]
 ) -> None:

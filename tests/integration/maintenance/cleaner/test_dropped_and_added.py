@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Partition, Table
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:

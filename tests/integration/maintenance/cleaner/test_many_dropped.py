@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.txns import Job
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def looks(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
@@ -56,6 +54,7 @@ def relocate(client: MetastoreClient, partition: str, location: str) -> None:
     change(client, sa.update(SDS).where(SDS.c.SD_ID.in_(of_one)).values(LOCATION=location))
 
 
+@pytest.mark.every_database
 def test_one_look_at_the_catalog_serves_many_dropped_partitions(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], looks: list[Any]
 ) -> None:
@@ -104,6 +103,7 @@ def test_what_is_others_by_now_stays_among_many_that_go(
     assert len(looks) == 1
 
 
+@pytest.mark.every_database
 def test_a_partition_that_is_added_again_behind_the_look_is_seen_under_the_lock(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], looks: list[Any],
     monkeypatch: pytest.MonkeyPatch,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
 
-pytestmark = pytest.mark.every_database
 
 SCHEDULES = int(os.environ.get("HIVE_ACID_SCHEDULES", "6"))
 HOUR = 3600.0
@@ -94,6 +93,7 @@ def _clean(client: MetastoreClient, fs: Filesystem) -> list[Any]:
     return run_cleaner(client, fs)
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R17")
 def test_the_cleaner_keeps_exactly_what_a_pin_reads_and_says_for_whom(
     client: MetastoreClient, fs: Filesystem, table: Any, make_table: Callable[..., Any], compact_lines: Any
@@ -301,6 +301,7 @@ def _expire(client: MetastoreClient, pin: Pin) -> None:
     )
 
 
+@pytest.mark.every_database
 def test_a_pin_ends_when_it_expires_or_holds_back_too_much_and_the_reason_is_kept(
     client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: Any
 ) -> None:
@@ -405,6 +406,7 @@ def test_partitions_that_were_there_are_pinned_and_a_dropped_one_stays_until_the
     assert not fs.exists(places["p=1"])
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R3")
 def test_a_pin_that_is_let_go_of_while_the_cleaner_looks_leaves_nothing_behind(
     client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: Any, monkeypatch: pytest.MonkeyPatch

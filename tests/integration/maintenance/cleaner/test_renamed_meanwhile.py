@@ -35,14 +35,13 @@ if TYPE_CHECKING:
 
     RunJob = Callable[[JobSpec], JobResult]
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:
     return {**settings, "hive.compactor.abortedtxn.threshold": "0"}
 
 
+@pytest.mark.every_database
 def test_what_is_known_of_aborted_writes_outlives_a_rename_in_the_middle_of_a_pass(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], compact_lines: RunJob
 ) -> None:

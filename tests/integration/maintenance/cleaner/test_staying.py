@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     RunJob = Callable[[JobSpec], JobResult]
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:
@@ -147,6 +145,7 @@ def test_aborted_writes_are_removed_of_the_table_that_had_them(
     assert client.show_locks() == []
 
 
+@pytest.mark.every_database
 def test_what_is_locked_by_others_is_cleaned_later(client: MetastoreClient, fs: Filesystem, compacted: Any) -> None:
     compacted.settle()
     component = LockComponent("default", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.every_database
 
 T = Resource("default", "t")
 MANY = 100_000
@@ -112,6 +111,7 @@ def test_a_table_that_nobody_reads_is_compacted_at_the_last_bound(
     assert (decision.kind, decision.rule) == (Kind.MAJOR, "hive.compactor.delta.num.threshold")
 
 
+@pytest.mark.every_database
 def test_reads_of_a_whole_table_count_for_each_of_its_partitions(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
 ) -> None:

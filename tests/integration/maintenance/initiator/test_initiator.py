@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
 
-pytestmark = pytest.mark.every_database
 
 T = Resource("default", "t")
 DAY_MS = 86_400_000
@@ -135,6 +134,7 @@ def test_a_metastore_without_our_table_of_decisions_is_looked_at_as_by_hive(
 # --- what it looks at -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_a_write_that_became_visible_late_is_not_missed(client: MetastoreClient, fs: Filesystem, table: Any) -> None:
     """Its time is that of its commit's beginning; Hive's Initiator, which asks for newer ones, never looks at it.
 
@@ -281,6 +281,7 @@ def test_a_request_that_the_queue_cannot_hold_is_one_tables_failure(
 # --- two at once ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_two_processes_that_look_at_once_ask_once(
     metastore_url: str, client: MetastoreClient, make_table: Callable[..., Any]
 ) -> None:
@@ -303,6 +304,7 @@ def test_two_processes_that_look_at_once_ask_once(
     assert sorted(str(r.resource) for r in client.compactions.active()) == sorted(names)
 
 
+@pytest.mark.every_database
 def test_an_initiator_that_knows_no_mutex_gets_no_second_request(
     metastore_url: str, client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
 ) -> None:
@@ -351,13 +353,13 @@ class SameEverywhere:
 
 
 @pytest.mark.backends("sqlite")
-def test_a_thousand_are_served_in_time_with_room_for_ten(
+def test_hundreds_are_served_in_time_with_room_for_a_few(
     client: MetastoreClient, metastore_url: str, make_table: Callable[..., Any]
 ) -> None:
-    """1,000 partitions need compaction; a look reads 10 at a time and 40 in all. Before each of them 20 hot partitions
-    are written again and 5 new ones appear, and of the thousand five keep failing. Each is asked for within 40 looks.
+    """200 partitions need compaction; a look reads 2 at a time and 8 in all. Before each of them 4 hot partitions are
+    written again and a new one appears, and of the 200 five keep failing. Each is asked for within 40 looks.
 
-    Time line of a round: hot and new ones are written, the Initiator looks, a worker serves the 60 oldest requests.
+    Time line of a round: hot and new ones are written, the Initiator looks, a worker serves the 12 oldest requests.
     """
     table = make_table("default.p", "k")
     for _ in range(13):
@@ -374,7 +376,7 @@ def test_a_thousand_are_served_in_time_with_room_for_ten(
 
     def serve(*, failing: set[str]) -> None:
         with client.database.transaction() as connection:
-            for served in client.compactions.active()[:60]:
+            for served in client.compactions.active()[:12]:
                 name = served.resource.partition or ""
                 state = CompactionState.FAILED if name in failing else CompactionState.SUCCEEDED
                 move_to_history(connection, served, state, None)
@@ -382,19 +384,19 @@ def test_a_thousand_are_served_in_time_with_room_for_ten(
                     ctc = COMPLETED_TXN_COMPONENTS
                     connection.execute(sa.delete(ctc).where(ctc.c.CTC_PARTITION == name))
 
-    cold = [f"k=cold{i:04d}" for i in range(1000)]
-    hot, failing = [f"k=hot{i:02d}" for i in range(20)], set(cold[::200])
+    cold = [f"k=cold{i:04d}" for i in range(200)]
+    hot, failing = [f"k=hot{i:02d}" for i in range(4)], set(cold[::40])
     client.catalog.add_partitions("default.p", [*cold, *hot])
     write(cold)
     asked: dict[str, int] = {}
-    settings = Settings({Source.CONNECTION: {"hive.compactor.fetch.size": "10"}})
+    settings = Settings({Source.CONNECTION: {"hive.compactor.fetch.size": "2"}})
     everywhere: Any = SameEverywhere()
     with MetastoreClient(metastore_url, settings) as small:
         for number in range(100):
-            new = [f"k=new{number:03d}_{i:02d}" for i in range(5)]
+            new = [f"k=new{number:03d}"]
             client.catalog.add_partitions("default.p", new)
             write([*hot, *new])
-            for decision in run_initiator(small, everywhere, limit=40):
+            for decision in run_initiator(small, everywhere, limit=8):
                 assert decision.kind in (Kind.MAJOR, Kind.MINOR, Kind.SKIPPED, Kind.GIVEN_UP), decision
                 if decision.enqueued:
                     asked.setdefault(decision.resource.partition or "", number)
@@ -402,8 +404,8 @@ def test_a_thousand_are_served_in_time_with_room_for_ten(
             if {*cold, *hot} <= set(asked):
                 break
     assert {*cold, *hot} <= set(asked)
-    # 1,000 cold ones, at 40 in a look of which a quarter may go to others that were looked at before, and 20 hot
-    # and 5 new ones in between: 34 looks when this was written, no later than in the fortieth.
+    # 200 cold ones, at 8 in a look of which a quarter may go to others that were looked at before, and 4 hot ones and
+    # a new one in between: no later than in the fortieth look.
     assert max(asked[name] for name in cold) <= 40
     assert max(asked[name] for name in hot) <= 40
 
@@ -411,6 +413,7 @@ def test_a_thousand_are_served_in_time_with_room_for_ten(
 # --- how it finds what has changed ------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_a_later_look_asks_for_what_has_changed_and_compares_everything_once_an_hour(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,6 +444,7 @@ def test_a_later_look_asks_for_what_has_changed_and_compares_everything_once_an_
     assert len(walks) == 2
 
 
+@pytest.mark.every_database
 def test_a_txn_that_was_open_during_a_look_is_found_by_the_next_one(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
 ) -> None:
@@ -461,6 +465,7 @@ def test_a_txn_that_was_open_during_a_look_is_found_by_the_next_one(
     assert early is not None
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("ids_go_back", [False, True], ids=["the clock", "and txn ids"])
 def test_what_is_written_after_the_clock_went_back_is_looked_at(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], ids_go_back: bool

@@ -20,8 +20,6 @@ from tests.integration.maintenance.cycles.steps import change, pass_time, rows
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.mark.backends("sqlite")
 @pytest.mark.parametrize(
@@ -50,6 +48,7 @@ def test_a_task_that_fails_is_named_and_the_others_are_done(
     assert numbers - {task} <= report.purged.keys()
 
 
+@pytest.mark.every_database
 def test_events_are_purged_when_their_interval_has_passed(client: MetastoreClient, fs: Filesystem) -> None:
     """At once, then not before hive.metastore.event.db.listener.clean.interval, in whatever process."""
 
@@ -136,6 +135,7 @@ def test_what_the_cleaner_noted_is_kept_as_long_as_the_history(
     assert client.cleanings.newest() == []
 
 
+@pytest.mark.every_database
 def test_time_outs_and_forgetting_are_one_chain(client: MetastoreClient, fs: Filesystem, table: Any) -> None:
     """Abort, clean-up of its components, its TXNS row, then its TXN_TO_WRITE_ID row; the newest txn always stays."""
     txn = table.begin()

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:
@@ -37,6 +35,7 @@ def grow_old(client: MetastoreClient) -> None:
         connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID > 0).values(TXN_STARTED=1))
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R4")
 def test_a_silent_writer_is_fenced_then_aborted_then_cleaned_then_forgotten(
     client: MetastoreClient, fs: Filesystem, table: Any
@@ -88,6 +87,7 @@ def test_a_txn_that_somebody_else_aborted_is_fenced_in_the_next_pass(
     assert fs.read_text(f"{table.location}/_tmp_job2").startswith("job job2 of txn")
 
 
+@pytest.mark.every_database
 def test_a_living_txn_and_its_job_are_left_alone(client: MetastoreClient, fs: Filesystem, table: Any) -> None:
     txn = table.begin()
     client.jobs.start(job_id="job3", txn_id=txn.txn_id, table=table.name, write_id=1, statement=0, kind="insert",
@@ -126,6 +126,7 @@ def test_a_job_that_cannot_be_fenced_keeps_its_txn(
     assert client.jobs.get("job4").state is JobState.FENCED
 
 
+@pytest.mark.every_database
 def test_passes_that_others_hold_are_skipped_and_said(client: MetastoreClient, fs: Filesystem) -> None:
     with client.mutexes.hold("HouseKeeper"):
         report = run_reaper(client, fs)

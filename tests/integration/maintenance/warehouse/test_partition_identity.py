@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.every_database
 
 HOSTILE = ["a b", "a'b", 'a"b', "100%", "a/b", "a=b", "a:b", "é", ".a", "a ", "a%2Fb", "plain"]
 SAME = ["day=1/hr=2", "hr=2/day=1", "day=1/hr=02", "HR=+2/Day=1"]
@@ -247,6 +246,7 @@ def test_the_initiator_knows_partitions_as_a_hive_spells_them(
 # --- locks and conflicts ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("value", HOSTILE)
 def test_our_locks_are_spelled_as_a_hives_and_shown_as_in_the_catalog(
     client: MetastoreClient, make_table: Callable[..., Any], value: str
@@ -263,6 +263,7 @@ def test_our_locks_are_spelled_as_a_hives_and_shown_as_in_the_catalog(
     assert client.lock(component).state is LockState.WAITING
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R12")
 @pytest.mark.parametrize("spelled", [of, lambda value: as_hive(of(value))], ids=["dynamic", "static"])
 @pytest.mark.parametrize("value", ["a/b", "a%2Fb", "100%", "plain"])
@@ -322,6 +323,7 @@ def test_what_is_dropped_by_force_is_what_the_name_covers(client: MetastoreClien
     assert [lease.partition_name for lease in client.leases.list_lease()] == ["day=1/hr=3"]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R7")
 def test_the_mirror_of_a_lease_on_several_partitions_stops_writers_of_each(client: MetastoreClient, days: str) -> None:
     """Hive has no lock on some of the partitions, so the mirror locks the table."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
-pytestmark = pytest.mark.every_database
 
 MADE = (
     "CREATE DATABASE d; CREATE TABLE d.t (a int); "
@@ -106,6 +105,7 @@ def test_the_result_of_a_drop_holds_what_could_not_be_deleted(
     assert "hive-acid doctor --finish" in note
 
 
+@pytest.mark.every_database
 def test_a_process_that_dies_between_commit_and_deletion_leaves_what_the_doctor_finishes(
     hive_acid: Callable[..., Any], client: MetastoreClient, fs: Filesystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:

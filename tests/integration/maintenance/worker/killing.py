@@ -25,7 +25,11 @@ KILLED, DONE, BROKEN = 9, 0, 1
 # Forked from a server that has no threads and no connections: a copy of the tests' own process could be made while a
 # thread there sends heartbeats, and would believe for ever that the database file is locked.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([__name__])
+# What a child would import for half a second is there when it is forked.
+_PROCESSES.set_forkserver_preload([
+    __name__, "pytest", "airflow_hive_acid.engine", "airflow_hive_acid.maintenance",
+    "tests.integration.maintenance.batch_model", "tests.integration.maintenance.row_tables",
+])  # fmt: skip
 _CHANGES = ("create_file", "make_directory", "rename", "rename_directory", "write_text")
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     RunJob = Callable[[JobSpec], JobResult]
 
-pytestmark = pytest.mark.every_database
-
 
 class Killed(BaseException):
     """A process that ends here does nothing more."""
@@ -59,6 +57,7 @@ def killed(spec: JobSpec) -> JobResult:
 # --- cancelled ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_running_request_is_cancelled_within_a_look(
     client: MetastoreClient, fs: Filesystem, asked: Any, compact_lines: RunJob
 ) -> None:
@@ -127,6 +126,7 @@ def run_reaper_on_silence(client: MetastoreClient, fs: Filesystem) -> Any:
     return run_reaper(client, fs)
 
 
+@pytest.mark.every_database
 def test_request_whose_worker_was_reaped_is_cancelled_at_once(
     client: MetastoreClient, fs: Filesystem, asked: Any
 ) -> None:
@@ -166,6 +166,7 @@ def test_retry_takes_up_its_own_request_at_once(
     assert not [row for row in client.show_transactions() if row.state.value == "o"]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R5")
 def test_first_attempt_that_was_only_thought_dead_changes_nothing(
     client: MetastoreClient, fs: Filesystem, asked: Any, compact_lines: RunJob
@@ -194,6 +195,7 @@ def test_first_attempt_that_was_only_thought_dead_changes_nothing(
     assert [n for n in asked.directories() if not n.startswith("_")] == list(second[0].directories)
 
 
+@pytest.mark.every_database
 def test_worker_that_is_slower_than_its_time_out_loses_its_request_to_one_other(
     client: MetastoreClient, fs: Filesystem, asked: Any, compact_lines: RunJob
 ) -> None:
@@ -447,6 +449,7 @@ def test_property_that_nobody_may_give_refuses_the_request(client: MetastoreClie
     check_untouched(client, asked)
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R4")
 def test_worker_killed_with_kill_9_loses_nothing(
     client: MetastoreClient, fs: Filesystem, asked: Any, compact_lines: RunJob, metastore_url: str, warehouse: str
