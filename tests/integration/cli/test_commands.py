@@ -14,8 +14,6 @@ from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.setup.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
-pytestmark = pytest.mark.every_database
-
 
 @pytest.fixture
 def job(client):
@@ -32,6 +30,7 @@ def call(metastore_url):
     return lambda *arguments: CliRunner().invoke(app, ["--metastore-url", metastore_url, *arguments])
 
 
+@pytest.mark.every_database
 def test_what_goes_on_is_shown(call, client):
     with client.begin({"w.t": "insert"}, agent_info="the test") as txn:
         locks = call("show", "locks", "--format", "json")
@@ -110,6 +109,7 @@ def test_a_compaction_that_was_asked_for_is_told_in_a_line_and_as_a_row(call, cl
     assert row["reason"]
 
 
+@pytest.mark.every_database
 @pytest.mark.rule("R14")
 def test_script_with_a_key_is_applied_once(call, client, warehouse):
     client.catalog.set_warehouse(warehouse)
@@ -165,6 +165,7 @@ def test_schema_is_checked(call):
     assert "Hive schema 4.1.0, our tables version 11" in done.stderr
 
 
+@pytest.mark.every_database
 def test_schema_of_an_older_version_is_upgraded(call, client):
     with client.database.transaction() as connection:
         HIVE_ACID_LOCK_OBJECT.drop(connection)

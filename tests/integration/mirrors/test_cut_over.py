@@ -32,7 +32,6 @@ from airflow_hive_acid.settings import Settings, Source
 
 from .conftest import TARGET
 
-pytestmark = pytest.mark.every_database
 WRITER = LockComponent("w", "t", None, LockType.SHARED_WRITE, Operation.INSERT)
 READER = LockComponent("w", "t", None, LockType.SHARED_READ, Operation.SELECT)
 INSERT = LockComponent("w", "t", None, LockType.SHARED_READ, Operation.INSERT)
@@ -62,6 +61,7 @@ def primary(client):
     return client.mirrors.find("w.t", TARGET).primary
 
 
+@pytest.mark.every_database
 def test_the_last_changes_go_over_and_nobody_writes_any_more(engine, job, client, opened, mirrored):
     engine.run("INSERT INTO w.t VALUES (2, 'y')")
     found = cut_over(client, opened, "W.T", TARGET)
@@ -91,6 +91,7 @@ def test_the_last_changes_go_over_and_nobody_writes_any_more(engine, job, client
     assert client.leases.list_lease() == []
 
 
+@pytest.mark.every_database
 def test_a_hive_waits_for_the_lock_and_no_reaper_removes_it(client, engine, over):
     with client.database.transaction() as connection:  # as if it had been taken long ago
         connection.execute(update(HIVE_LOCKS).values(HL_ACQUIRED_AT=1))
@@ -198,6 +199,7 @@ def test_what_somebody_inserts_who_waits_for_no_lease_is_not_left_behind(
     assert cut_over(client, opened, "w.t", TARGET).write_id > 3
 
 
+@pytest.mark.every_database
 def test_one_who_waits_for_the_lease_or_has_failed_is_in_nobodys_way(client, opened, mirrored, compared):
     """A Hive takes its write id before it waits."""
     with MetastoreClient(client.database.url) as hive:
@@ -214,6 +216,7 @@ def test_one_who_waits_for_the_lease_or_has_failed_is_in_nobodys_way(client, ope
     assert primary(client) is not None
 
 
+@pytest.mark.every_database
 def test_an_insert_of_ours_that_waits_for_no_lease_looks_again(client, job, engine, opened, mirrored, monkeypatch):
     """
     t1  INSERT, with hive.txn.xlock.write: the table is not handed over
@@ -265,6 +268,7 @@ def test_a_primary_is_no_target_of_another_table(client, engine, job, run, over)
     run("w.p", f"{TARGET}2")
 
 
+@pytest.mark.every_database
 def test_a_declaration_needs_its_lock_and_is_made_once(client, over):
     with pytest.raises(NoSuchLockError):
         client.mirrors.declare_primary("w.t", TARGET, 99999, seen=2)

@@ -49,6 +49,7 @@ def staging(replica: Site, table: str = T) -> list[str]:
     return [p.name for p in place.iterdir() if p.name.startswith("_tmp") and p.is_dir()]
 
 
+@pytest.mark.every_database
 def test_an_empty_replica_gets_the_table_and_then_what_is_new(primary: Site, replica: Site) -> None:
     """One row in a hundred changed: less than 3 % of the bytes travel, also after a compaction of the source."""
     create(primary)
@@ -69,6 +70,7 @@ def test_an_empty_replica_gets_the_table_and_then_what_is_new(primary: Site, rep
     assert staging(replica) == []
 
 
+@pytest.mark.every_database
 def test_open_and_aborted_write_ids_are_what_they_are_at_the_source(primary: Site, replica: Site) -> None:
     """An open write of the source stays invisible here, and comes when it commits; an aborted one never does."""
     create(primary)

@@ -68,6 +68,7 @@ def world(primary: Site, replica: Site) -> World:
     return found
 
 
+@pytest.mark.every_database
 def test_a_policy_copies_and_then_follows_plain_and_acid_tables(world: World, primary: Site, replica: Site) -> None:
     plain_table(primary, "sales.lines", a="one\n")
     for _ in range(4):

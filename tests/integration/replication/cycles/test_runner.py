@@ -204,6 +204,7 @@ def replication(primary: Site, replica: Site) -> Replication:
     return Replication(primary, replica, Destination(primary))
 
 
+@pytest.mark.every_database
 def test_the_first_cycle_copies_everything_and_the_next_follow_the_events(replication: Replication) -> None:
     for name in ("a", "b", "tmp"):
         replication.plain(name)
@@ -519,6 +520,7 @@ def test_a_policy_that_was_failed_over_applies_nothing(replication: Replication)
         replication.cycle()
 
 
+@pytest.mark.every_database
 def test_one_cycle_at_a_time(replication: Replication) -> None:
     """The second finds the mutex held, whatever process it is in, and changes nothing."""
     inner: list[str] = []
@@ -535,6 +537,7 @@ def test_one_cycle_at_a_time(replication: Replication) -> None:
     assert (inner, state.epoch) == (["listing"], 1)
 
 
+@pytest.mark.every_database
 def test_a_cycle_that_lost_its_mutex_unnoticed_is_fenced(replication: Replication) -> None:
     """R3: another one has begun meanwhile; the first one's position is not written."""
     replication.plain("a")
@@ -550,6 +553,7 @@ def test_a_cycle_that_lost_its_mutex_unnoticed_is_fenced(replication: Replicatio
     assert (state.position, state.epoch, state.is_running) == (None, 2, True)
 
 
+@pytest.mark.every_database
 def test_the_lag_counts_from_before_the_source_was_looked_at(replication: Replication) -> None:
     times = iter((5_000, 9_000))
     parts = Parts(replication.primary.client.notifications, create, replication.at, lambda: next(times))

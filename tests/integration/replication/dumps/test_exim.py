@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 FILES = {"000000_0": b"1,one\n", "sub/000001_0": b"2,two\n"}
 
 
+@pytest.mark.every_database
 def test_a_table_arrives_with_its_files_and_its_state(pair: tuple[Site, Site], dump: str) -> None:
     primary, replica = pair
     make_table(primary)
@@ -149,6 +150,7 @@ def test_an_object_that_is_gone_is_a_dump_of_nothing(pair: tuple[Site, Site], du
         export_table(primary, "w.t", f"{dump}2")
 
 
+@pytest.mark.every_database
 def test_many_dumps_of_metadata_are_one_transaction(pair: tuple[Site, Site], dump: str) -> None:
     primary, replica = pair
     make_table(primary, partitioned=True)

@@ -126,6 +126,7 @@ def test_a_snapshot_becomes_a_new_table(primary: Site, replica: Site, tmp_path: 
     assert location(replica).startswith(replica.client.catalog.get_database("w").managed_location)
 
 
+@pytest.mark.every_database
 def test_what_exists_is_brought_up_to_date_by_the_synchronisation(primary: Site, replica: Site, tmp_path: Path) -> None:
     make_table(primary, **ACID)
     insert(primary, b"1")

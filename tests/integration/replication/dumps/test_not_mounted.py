@@ -110,7 +110,6 @@ def test_what_is_dropped_for_replication_stays_while_its_disk_is_away(
 
 
 @pytest.mark.rule("R17")
-@pytest.mark.backends("sqlite", "postgresql")
 @pytest.mark.parametrize("kind", ["table", "partition", "copy"])
 def test_files_that_a_hive_has_let_another_table_share_stay_when_one_is_dropped_for_replication(
     primary: Site, replica: Site, tmp_path: Path, kind: str

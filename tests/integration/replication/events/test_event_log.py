@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PLAIN = {"transactional": "false"}
 
 
+@pytest.mark.every_database
 @pytest.mark.conformance("E13", "E15")
 def test_what_a_metastore_of_ours_says_is_read_from_its_log_and_from_a_store(primary: Site, tmp_path: Path) -> None:
     client, catalog = primary.client, primary.client.catalog

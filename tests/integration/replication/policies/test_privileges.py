@@ -90,6 +90,7 @@ def grant_everything(site: Site) -> list[Entry]:
     return list(wanted)
 
 
+@pytest.mark.every_database
 def test_every_kind_of_grant_follows_and_is_taken_away_again(both: tuple[Site, Site]) -> None:
     primary, replica = both
     given = grant_everything(primary)

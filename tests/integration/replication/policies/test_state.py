@@ -27,6 +27,7 @@ def record(client: MetastoreClient) -> PolicyRecord:
     return PolicyRecord(client.database, "sales")
 
 
+@pytest.mark.every_database
 def test_a_policy_begins_without_position_and_each_cycle_has_its_epoch(record: PolicyRecord) -> None:
     assert record.read() is None
     first = record.begin("berlin", "me")
@@ -39,6 +40,7 @@ def test_a_policy_begins_without_position_and_each_cycle_has_its_epoch(record: P
     assert (second.report, second.error, second.lag_seconds(3500)) == ({"events": 3}, None, 2.5)
 
 
+@pytest.mark.every_database
 def test_a_cycle_that_was_taken_over_changes_nothing_any_more(record: PolicyRecord, client: MetastoreClient) -> None:
     """R3.
 
@@ -65,6 +67,7 @@ def test_a_cycle_that_was_taken_over_changes_nothing_any_more(record: PolicyReco
         PolicyRecord(client.database, "other").change(1, position=1)
 
 
+@pytest.mark.every_database
 def test_each_table_has_one_row_until_it_is_dropped(record: PolicyRecord, client: MetastoreClient) -> None:
     record.begin("berlin", "me")
     record.note(1, [ObjectState("a.x", "b.x", 5, 50, bytes=10, files=1, said="created"), ObjectState("a.y", "b.y")])
@@ -77,6 +80,7 @@ def test_each_table_has_one_row_until_it_is_dropped(record: PolicyRecord, client
     assert client.database.read(lambda connection: list(read_objects(connection))) == ["sales"]
 
 
+@pytest.mark.every_database
 def test_an_event_that_nobody_could_apply_is_kept_once_as_it_was(record: PolicyRecord, client: MetastoreClient) -> None:
     record.begin("berlin", "me")
     event = KeptEvent(4, 1_700_000_000, "MAKE_COFFEE", "a", None, "unknown type", '{"cups": "d\u00e9j\u00e0 \u20ac"}')
