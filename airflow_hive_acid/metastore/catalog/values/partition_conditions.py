@@ -35,8 +35,8 @@ Value: TypeAlias = str | int | float | bool | decimal.Decimal | datetime.date
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 MAX_VALUES = 10_000
 MAX_DEPTH = 50
-MAX_PARTS = 500
-"""Comparisons of one condition; SQLite takes a thousand terms in all."""
+MAX_PARTS = 400
+"""Comparisons of one condition; SQLite takes a tree of a thousand levels, and two for each that AND joins."""
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FLOATS = frozenset({"float", "double"})
 _WRITTEN_IN_SEVERAL_WAYS = frozenset({"boolean", "date", "timestamp"})

@@ -13,7 +13,15 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.rows.partitions import add_partitions
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.values.partition_conditions import And, Between, Compare, In, IsNull, Or
+from airflow_hive_acid.metastore.catalog.values.partition_conditions import (
+    MAX_PARTS,
+    And,
+    Between,
+    Compare,
+    In,
+    IsNull,
+    Or,
+)
 from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS
 
 if TYPE_CHECKING:
@@ -209,6 +217,20 @@ def test_pages_follow_each_other_without_gap_or_double(catalog: Catalog) -> None
 def test_a_condition_that_is_none_is_refused_with_the_remedy(catalog: Catalog, condition: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=message):
         catalog.list_partitions("default.h", condition)
+
+
+def test_conditions_with_as_many_values_and_terms_as_may_be_are_answered(client: MetastoreClient) -> None:
+    """Each database bounds the depth of an expression or the number of its parameters in a way of its own."""
+    client.catalog.set_warehouse("file:/warehouse")
+    client.catalog.create_table(TableDefinition("default", "c", ID, (Column("c", "string"),)))
+    client.catalog.add_partitions("default.c", [("1",), ("2",), ("z",)])
+    values = [str(n) for n in range(2, 2000)]
+    assert found(client.catalog, In("c", values), "default.c") == {"2"}
+    assert found(client.catalog, Or([Compare("c", "=", one) for one in values[:MAX_PARTS]]), "default.c") == {"2"}
+    assert found(client.catalog, And([Compare("c", "<>", one) for one in values[:MAX_PARTS]]), "default.c") == {
+        "1",
+        "z",
+    }
 
 
 def test_limits_and_depths_have_bounds(catalog: Catalog) -> None:
