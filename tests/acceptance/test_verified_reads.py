@@ -33,9 +33,10 @@ KINDS = {
     "insert-only": (f"(id INT) STORED AS ORC {INSERT_ONLY}", False, ""),
     "insert-only parquet": (f"(id INT) PARTITIONED BY (k STRING) STORED AS PARQUET {INSERT_ONLY}", False, "k=x"),
 }
-# The first and the last have between them each format, and each with partitions or deletes.
+# The first and the last have between them each format, and each with partitions or deletes; make test has the first.
 BETWEEN = pytest.mark.repeats("kinds between the first and the last")
-CHOSEN = [pytest.param(kind, marks=() if kind in ("full", "insert-only parquet") else BETWEEN) for kind in KINDS]
+LAST = pytest.mark.crossing("verified reads x insert-only tables x partitions")
+CHOSEN = [pytest.param(k, marks={"full": (), "insert-only parquet": LAST}.get(k, BETWEEN)) for k in KINDS]
 
 
 @pytest.fixture

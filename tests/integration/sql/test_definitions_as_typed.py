@@ -243,7 +243,14 @@ def test_a_constraint_that_cannot_be_leaves_no_table(engine: Engine, columns: st
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "options", ["STORED AS ORC", "STORED AS PARQUET", "STORED AS ORC TBLPROPERTIES ('transactional'='false')"]
+    "options",
+    [
+        "STORED AS ORC",
+        "STORED AS PARQUET",
+        pytest.param(
+            "STORED AS ORC TBLPROPERTIES ('transactional'='false')", marks=pytest.mark.repeats("a table without txns")
+        ),
+    ],
 )
 def test_inserts_obey_what_is_enabled(engine: Engine, options: str) -> None:
     engine.run(

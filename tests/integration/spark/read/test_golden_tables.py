@@ -72,11 +72,11 @@ def as_recorded(value: Any, kind: str, is_partition: bool) -> Any:
 
 
 def both_ways() -> list[Any]:
-    """Each state with the optional jar, as users read it; without it all in ``make test-all``, else every third."""
+    """Each state with the optional jar, as users read it; without it all in ``make test-all``, else every sixth."""
     found = []
     for number, (stage, table, name) in enumerate(states()):
         found.append(pytest.param(stage, table, "auto", id=f"{name}-jar"))
-        repeats = () if number % 3 == 0 else pytest.mark.repeats("states of tables, read without the jar")
+        repeats = () if number % 6 == 0 else pytest.mark.repeats("states of tables, read without the jar")
         found.append(pytest.param(stage, table, "off", id=f"{name}-spark", marks=repeats))
     return found
 

@@ -20,7 +20,7 @@ WORK = ("grab", "commit", "drop")
         (X_T, X_T, X_T),
         (X_T, S_T, S_T),
         (X_P, X_Q, X_T),
-        (S_T, S_P, X_Q),
+        pytest.param((S_T, S_P, X_Q), marks=pytest.mark.repeats("shared leases beside a partition's")),
         (S_T, S_T, S_P),
     ],
     ids=lambda kinds: " ".join(f"{k.lease_type.value}:{k.describe()}" for k in kinds),
