@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib.util
 import json
@@ -301,9 +302,11 @@ def postgresql_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgresql_copies(postgresql_server: str, schema_template: str) -> Iterator[postgresql_servers.Copies]:
+def postgresql_copies(
+    postgresql_server: str, schema_templates: Callable[[str], str]
+) -> Iterator[postgresql_servers.Copies]:
     """Databases with the full schema and nothing in them, for one test after the other."""
-    with contextlib.closing(postgresql_servers.Copies(postgresql_server, schema_template)) as copies:
+    with contextlib.closing(postgresql_servers.Copies(postgresql_server, schema_templates("postgresql"))) as copies:
         yield copies
 
 
@@ -322,25 +325,39 @@ def mysql_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def schema_template(backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A database with the full schema, made once per backend and copied for each test: a file, or a database's name."""
+def schema_templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Makes a database with the full schema on a backend, once; returns a file, or a database's name.
+
+    It is no fixture with the backend as its parameter: pytest would end that with each change of the parameter, which
+    is twice in a file that runs on two databases, and the spare databases of PostgreSQL with it.
+    """
     from airflow_hive_acid.metastore import MetastoreClient
 
-    if backend == "sqlite":
-        path = tmp_path_factory.mktemp("template") / "metastore.db"
-        with MetastoreClient(f"sqlite:///{path}") as client:
+    @functools.cache
+    def made(backend: str) -> str:
+        if backend == "sqlite":
+            path = tmp_path_factory.mktemp("template") / "metastore.db"
+            with MetastoreClient(f"sqlite:///{path}") as client:
+                client.create_schema()
+            return str(path)
+        if backend in mysql_servers.KINDS:
+            url = mysql_servers.new_database(request.getfixturevalue(f"{backend}_server"))
+        else:
+            url = postgresql_servers.new_database(request.getfixturevalue("postgresql_server"))
+        kind = request.config.getoption("--schema")
+        if kind is not None:
+            hive3_schemas.create(url, kind)
+        with MetastoreClient(url) as client:
             client.create_schema()
-        return str(path)
-    if backend in mysql_servers.KINDS:
-        url = mysql_servers.new_database(request.getfixturevalue(f"{backend}_server"))
-    else:
-        url = postgresql_servers.new_database(request.getfixturevalue("postgresql_server"))
-    kind = request.config.getoption("--schema")
-    if kind is not None:
-        hive3_schemas.create(url, kind)
-    with MetastoreClient(url) as client:
-        client.create_schema()
-    return str(sa.make_url(url).database)
+        return str(sa.make_url(url).database)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def schema_template(backend: str, schema_templates: Callable[[str], str]) -> str:
+    """A database with the full schema, which is copied for each test."""
+    return schema_templates(backend)
 
 
 def _fresh_metastore(backend: str, template: str, request: pytest.FixtureRequest, path: Path) -> Iterator[str]:
