@@ -181,7 +181,8 @@ def test_a_clock_that_jumps_ends_nobody(start, above: Path, monkeypatch) -> None
 
 def test_what_a_caller_cannot_remove_fails_nothing_and_does_not_stay(start, above: Path, monkeypatch) -> None:
     """The service may write into a caller's directory while the caller removes it."""
-    start(idle_seconds=0.5)
+    monkeypatch.setattr(spool, "ALIVE_SECONDS", 0.2)
+    start(idle_seconds=4.0)
     session, _own = call(above)
     assert query(session, "SELECT 1 AS n") == [[1]]
 
