@@ -82,6 +82,7 @@ def serve(connections: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert find_services(spool) == []
 
 
+@pytest.mark.crossing("a service of Spark x the DAGs of the first ten minutes")
 def test_the_first_ten_minutes_in_a_service(serve: Callable[..., Task], registered: Callable[[DAG], DAG]) -> None:
     """The statements and the DAG of docs/tutorials/getting-started.md; nothing of them starts a Spark."""
     task = serve()

@@ -115,6 +115,7 @@ def test_rows_and_deletes_of_new_write_ids_keep_their_ids(
         assert list(reader.query(rows).rows) == list(engine.query(rows).rows)
 
 
+@pytest.mark.crossing("batches x replication x export x changes")
 @pytest.mark.spark
 @pytest.mark.backends("sqlite")
 @pytest.mark.rule("R18")
