@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.housekeeping import HIVES_OPEN_TIMEOUT_MS
+from airflow_hive_acid.metastore import MetastoreClient, housekeeping
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.settings import Settings, Source
 
@@ -50,19 +49,21 @@ def test_the_newest_txn_is_never_forgotten(client: MetastoreClient, rows: Any) -
 
 @pytest.mark.hive4("a Hive 3 counts its txns: there are no gaps")
 def test_rows_by_which_a_hive_finds_its_boundary_stay_if_our_time_out_is_short(
-    client: MetastoreClient, metastore_url: str, rows: Any
+    client: MetastoreClient, metastore_url: str, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     t1  ours, with an open time-out of 1 ms, ends txns and forgets what is empty and old enough
-    t2  a Hive with its 1,000 ms opens a txn: it needs a row that is older than that
+    t2  a Hive with its 1,000 ms, here a minute for slow machines, opens a txn: it needs a row that is older than that
     """
+    assert housekeeping.HIVES_OPEN_TIMEOUT_MS == 1000
+    monkeypatch.setattr(housekeeping, "HIVES_OPEN_TIMEOUT_MS", 60_000)
     hasty = Settings({Source.CONNECTION: {"hive.txn.opentxn.timeout": "1ms"}})
     for txn_id in client.open_txns(3):
         client.commit_txn(txn_id)
     with MetastoreClient(metastore_url, settings=hasty) as ours:
-        rows.age_txns(HIVES_OPEN_TIMEOUT_MS // 2)
-        assert ours.housekeeping.clean_empty_txns() == 0  # or no row is left that is older than a second
-        rows.age_txns(HIVES_OPEN_TIMEOUT_MS)
+        rows.age_txns(30_000)
+        assert ours.housekeeping.clean_empty_txns() == 0  # or no row is left that is old enough for it
+        rows.age_txns(60_000)
         assert ours.housekeeping.clean_empty_txns() == 3
     assert rows.select("TXNS", "TXN_ID") == [(3,)]
 
