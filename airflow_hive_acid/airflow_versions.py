@@ -114,10 +114,9 @@ def given_options(section: str) -> frozenset[str]:
     Also of those that the name of a command or of a secret is given for. Asking the configuration for each of many
     options that nobody gives is slow: it looks for a value in seven places.
     """
-    prefix = f"AIRFLOW__{section.upper()}__"
     parser = _found("conf", _PLACES["conf"])
     names = {str(name).lower() for name in (parser.options(section) if parser.has_section(section) else ())}
-    names |= {name[len(prefix) :].lower() for name in os.environ if name.startswith(prefix)}
+    names |= _variables(section).keys()
     return frozenset(names | {name.removesuffix("_cmd").removesuffix("_secret") for name in names})
 
 
@@ -126,12 +125,16 @@ def options_of(section: str) -> dict[str, str]:
 
     Before 3.3 Airflow leaves out variables of options that its file does not name.
     """
-    prefix = f"AIRFLOW__{section.upper()}__"
     found = {
         str(name): str(value) for name, value in (_found("conf", _PLACES["conf"]).getsection(section) or {}).items()
     }
-    variables = {name[len(prefix) :].lower(): text for name, text in os.environ.items() if name.startswith(prefix)}
-    return found | variables
+    return found | _variables(section)
+
+
+def _variables(section: str) -> dict[str, str]:
+    """What environment variables give for a section, by option in lower case."""
+    prefix = f"AIRFLOW__{section.upper()}__"
+    return {name[len(prefix) :].lower(): text for name, text in os.environ.items() if name.startswith(prefix)}
 
 
 @overload

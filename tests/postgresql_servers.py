@@ -154,7 +154,8 @@ class Copies:
             unchanged = self._wipe(name)
         except psycopg.OperationalError:
             # Some tests stop the server, or end all connections; it is there again afterwards.
-            self._connections.pop(name).close()
+            if name in self._connections:
+                self._connections.pop(name).close()
             unchanged = self._wipe(name)
         if unchanged:
             self._spare.append(name)

@@ -290,6 +290,7 @@ class _Running:
             return {"is": "committed", "again": True}
         if self._is_first and self._options.source != NO_QUERY:
             self._require_no_gap(batch)
+        self._is_first = False
         if self._left:
             self._end_earlier("an attempt at the micro-batch before did not come to its end")
         given = tuple(Column(str(name), str(kind)) for name, kind in question["columns"])
@@ -300,7 +301,7 @@ class _Running:
             result = self._apply_patiently(batch, self._planned(table, given, aside))
         except CommitStateUnknownError as lost:
             return self._settled(batch, lost)
-        self.batch, self._left, self._is_first = batch, (), False
+        self.batch, self._left = batch, ()
         self.committed += 1
         try:
             self._deltas.written(table, result.directories)

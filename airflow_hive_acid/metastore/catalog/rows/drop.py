@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import and_, delete, exists, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import is_escaped_twice
@@ -55,7 +55,7 @@ from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.names.objects import TableName
@@ -150,13 +150,16 @@ def forget_object(connection: Connection, db: str, table: str | None = None) -> 
 def forget_streams(connection: Connection, table: TableName) -> None:
     """Delete the records of a table's streams: what they have committed is not in the next table of that name."""
     for stream in streams_of(connection, table):
-        connection.execute(delete(HIVE_ACID_STREAM).where(HIVE_ACID_STREAM.c.HSR_STREAM == stream))
+        connection.execute(delete(HIVE_ACID_STREAM).where(stream))
 
 
-def streams_of(connection: Connection, table: TableName) -> Sequence[str]:
-    """Keys of a table's streams, looked up without a lock: a change by key waits for no commit of another stream."""
-    of_table = HIVE_ACID_STREAM.c.HSR_TABLE == str(table)
-    return connection.execute(select(HIVE_ACID_STREAM.c.HSR_STREAM).where(of_table)).scalars().all()
+def streams_of(connection: Connection, table: TableName) -> list[ColumnElement[bool]]:
+    """What finds each of a table's streams by its key, so that a change of it waits for no commit of another stream.
+
+    They are looked up without a lock. One that belongs to another table when it is changed is not found any more.
+    """
+    key, of_table = HIVE_ACID_STREAM.c.HSR_STREAM, HIVE_ACID_STREAM.c.HSR_TABLE == str(table)
+    return [and_(key == stream, of_table) for stream in connection.execute(select(key).where(of_table)).scalars()]
 
 
 def forget_partitions(

@@ -86,8 +86,7 @@ def rename_table_rows(
         connection.execute(of_table.values({database: new.database, name: new.name}))
     if features.replication:  # our tables' version 7
         for stream in streams_of(connection, TableName(*old)):
-            of_stream = update(HIVE_ACID_STREAM).where(HIVE_ACID_STREAM.c.HSR_STREAM == stream)
-            connection.execute(of_stream.values(HSR_TABLE=str(new)))
+            connection.execute(update(HIVE_ACID_STREAM).where(stream).values(HSR_TABLE=str(new)))
     if features.measures:
         rename_measures(connection, new.__class__(*old), new)
     if features.extensions:
