@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import (
     BackPressureError,
     BadRecordError,
     ClaimLostError,
+    CommitStateUnknownError,
     InvalidArgumentsError,
     JobFailedError,
     MetastoreUnavailableError,
@@ -351,6 +352,25 @@ def test_a_micro_batch_that_others_were_in_the_way_of_is_tried_again_at_once(cli
     assert answer["again"] is False
     app.talk.close()
     assert (len(visible(client, table)), client.streams.find("s").batches, conflicts) == (1, 1, [])
+
+
+@pytest.mark.rule("R17")
+def test_a_program_may_leave_micro_batches_out_after_a_commit_that_was_looked_up(
+    client, table, process, fake, monkeypatch
+):
+    app = Application(process().spool, fake).open()
+    commit = StatementTransaction.commit
+
+    def unheard(transaction):
+        commit(transaction)
+        raise CommitStateUnknownError("the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StatementTransaction, "commit", unheard)
+        assert app.batch(0)["again"] is False
+    assert app.batch(4)["again"] is False
+    app.talk.close()
+    assert len(visible(client, table)) == 2
 
 
 def test_two_streams_into_one_table_do_not_disturb_each_other(client, table, process, fake):
