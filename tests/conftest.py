@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+import typer.main
+import typer.testing
 
 from tests import examples, hive3_schemas, mysql_servers, postgresql_servers
 from tests.applications import OneApplication
@@ -81,6 +83,8 @@ def _make_spark_start_fast() -> None:
     warnings would go to standard output, where tests look for other things.
     """
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    # In the small cache for code that Java takes for it, a Spark that lives long looks for room all the time.
+    options += " -XX:ReservedCodeCacheSize=240m -XX:-UseCodeCacheFlushing"
     archive = Path(__file__).parents[1] / "build" / "spark-classes.jsa"
     if archive.exists():
         options += f" -XX:SharedArchiveFile={shlex.quote(str(archive))} -Xlog:disable"
@@ -107,6 +111,9 @@ def _give_airflow_a_home() -> None:
 
 
 _give_airflow_a_home()
+
+# Each call of a command would build the tree of all commands anew, as the process of a user does once.
+typer.testing._get_command = functools.cache(typer.main.get_command)
 
 
 class _Failures:
@@ -172,7 +179,7 @@ def _backends(metafunc: pytest.Metafunc) -> Sequence[str]:
     everywhere = metafunc.config.getoption("--every-database") or metafunc.definition.get_closest_marker(
         "every_database"
     )
-    if everywhere or any(metafunc.definition.path.is_relative_to(room) for room in ROOMS_OF_SQL):
+    if everywhere or _is_in_a_room_of_sql(metafunc.definition.path):
         return DEFAULT_BACKENDS
     instead = metafunc.definition.get_closest_marker("instead")
     if instead is not None:
@@ -180,6 +187,11 @@ def _backends(metafunc: pytest.Metafunc) -> Sequence[str]:
     only = metafunc.definition.get_closest_marker("backends")
     named = [] if only is None else [name for name in only.args if name in DEFAULT_BACKENDS]
     return named or DEFAULT_BACKENDS[:1]
+
+
+@functools.cache
+def _is_in_a_room_of_sql(path: Path) -> bool:
+    return any(path.is_relative_to(room) for room in ROOMS_OF_SQL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -208,6 +220,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)  # type: ignore[misc]
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 20, 100)
         gc.enable()
 
 

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 
 from airflow_hive_acid import __version__
 from airflow_hive_acid.spark.conf import ACCELERATOR_KEY
+from airflow_hive_acid.spark.java_names import java_names
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,7 +37,7 @@ def accelerator(spark: SparkSession) -> Any | None:
 
 @lru_cache(maxsize=1)
 def _of_application(context: SparkContext) -> Any | None:
-    jvm: Any = context._jvm
+    jvm = java_names(context)
     try:
         # Looked up by name through the loader that knows --jars; a missing class makes py4j think of a package.
         jar = jvm.hiveacid.Accelerator

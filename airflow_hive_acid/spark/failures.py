@@ -25,6 +25,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs.errors import reported
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.outages import login_is_over, storage_is_silent
 from airflow_hive_acid.spark.versions import FAILED_FILES, RAISED
 
@@ -116,7 +117,7 @@ def full_text(spark: SparkSession, failure: BaseException) -> str:
         java = getattr(failure, "_origin", None)
     if java is not None:
         try:
-            return str(spark._jvm.org.apache.spark.util.Utils.exceptionString(java))  # type: ignore[union-attr]
+            return str(java_names(spark).org.apache.spark.util.Utils.exceptionString(java))
         except Py4JError:
             # The JVM is gone; what Python knows must do.
             return str(failure)

@@ -48,7 +48,7 @@ class Footers:
         self._jvm = jvm
         self._conf = conf
         self._mapper = mapper
-        # A dotted name costs a call for each of its parts, and a search of the class path: look classes up once.
+        # Each is a call: look classes up once.
         self._path = jvm.org.apache.hadoop.fs.Path
         self._orc_file = jvm.org.apache.orc.OrcFile
         parquet = jvm.org.apache.parquet.hadoop

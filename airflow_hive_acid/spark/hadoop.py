@@ -22,6 +22,7 @@ from airflow_hive_acid.format import spool_files
 from airflow_hive_acid.format.paths import S3_SCHEMES
 from airflow_hive_acid.spark.footers import Footers
 from airflow_hive_acid.spark.java_errors import is_java
+from airflow_hive_acid.spark.java_names import java_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ class HadoopFilesystem:
         self.gateway = gateway
         self.jvm = jvm
         self._conf = conf
-        # A dotted name costs a call for each of its parts, and a search of the class path: look classes up once.
+        # Each is a call: look classes up once.
         hadoop = jvm.org.apache.hadoop
         self._path = hadoop.fs.Path
         self._file_util = hadoop.fs.FileUtil
@@ -353,7 +354,7 @@ class HadoopFilesystem:
 
 @lru_cache(maxsize=1)
 def _of_application(context: SparkContext) -> HadoopFilesystem:
-    return HadoopFilesystem(context._gateway, context._jvm, context._jsc.hadoopConfiguration())
+    return HadoopFilesystem(context._gateway, java_names(context), context._jsc.hadoopConfiguration())
 
 
 class TextWriter:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Append, Delete, Export, Insert, Merge, Select, Update
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.versions import rows_of_plan
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class _Check:
 @lru_cache(maxsize=1)
 def _words(context: SparkContext) -> tuple[Any, Any, Any, Any]:
     """Spark's package of logical plans, and its patterns WITH, WINDOW and query: looking them up takes 22 calls."""
-    catalyst = cast("Any", context._jvm).org.apache.spark.sql.catalyst
+    catalyst = java_names(context).org.apache.spark.sql.catalyst
     patterns = catalyst.trees.TreePattern
     return (
         catalyst.plans.logical,

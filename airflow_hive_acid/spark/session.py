@@ -7,12 +7,13 @@ session of its own within the application, so that views and settings of one sta
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.spark.conf import EXCLUDED_RULES, JAVA_OPTIONS, REQUIRED, SMALL_JVM, session_settings
+from airflow_hive_acid.spark.java_names import java_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +55,7 @@ def require_utc(spark: SparkSession) -> None:
 
 @lru_cache(maxsize=1)
 def _time_zone(context: SparkContext) -> str:
-    jvm: Any = context._jvm
+    jvm = java_names(context)
     return str(jvm.java.util.TimeZone.getDefault().getID())
 
 

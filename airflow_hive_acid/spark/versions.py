@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyspark
 from pyspark.sql import functions as F
 
+from airflow_hive_acid.spark.java_names import java_names
+
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -73,7 +75,7 @@ def rows_of_plan(spark: SparkSession, plan: Any) -> Any:
 
 def dataset_class(spark: SparkSession) -> Any:
     """The class ``Dataset`` of the JVM: from 4.0 on that of the application itself, not of Spark Connect."""
-    sql = cast("Any", spark)._jvm.org.apache.spark.sql
+    sql = java_names(spark).org.apache.spark.sql
     return sql.classic.Dataset if _HAS_CLASSIC else sql.Dataset
 
 
@@ -95,7 +97,7 @@ def drop_function(spark: SparkSession, name: str) -> bool:
 
     :param name: in lower case.
     """
-    jvm: Any = spark._jvm
+    jvm = java_names(spark)
     state = cast("Any", spark)._jsparkSession.sessionState()
     identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
     if _HAS_PATHS_OF_FUNCTIONS:
@@ -114,7 +116,7 @@ class Expressions:
     """
 
     def __init__(self, jvm: Any) -> None:
-        # A dotted name costs a call for each of its parts: look classes up once.
+        # Each is a call: look classes up once.
         sql = jvm.org.apache.spark.sql
         self._utils = sql.classic.ExpressionUtils if _HAS_CLASSIC else None
         self._java_column = sql.Column

@@ -173,11 +173,11 @@ def _connect(graph: Graph, root: Party, visit: _Visit) -> None:
                 above = todo[-1][0]
                 visit.low[above] = min(visit.low[above], visit.low[party])
             if visit.low[party] == visit.index[party]:
-                cut = visit.stack.index(party)
-                part = frozenset(visit.stack[cut:])
-                visit.parts.append(part)
+                part = {visit.stack.pop()}
+                while party not in part:
+                    part.add(visit.stack.pop())
+                visit.parts.append(frozenset(part))
                 visit.on_stack.difference_update(part)
-                del visit.stack[cut:]
 
 
 def _push(visit: _Visit, party: Party) -> None:

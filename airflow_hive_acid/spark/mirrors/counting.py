@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.sql import functions as F
 
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.mirrors.targets import DELETE, INSERT, OPERATION, UPDATE
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class CountedRows:
         with contextlib.suppress(Py4JError):  # another Spark may keep what has run elsewhere
             plan = ran.queryExecution().commandExecuted().commandPhysicalPlan()
             # The companion: the class has a method of that name itself.
-            collector = getattr(spark._jvm.org.apache.spark.sql.execution, "CollectMetricsExec$")
+            collector = getattr(java_names(spark).org.apache.spark.sql.execution, "CollectMetricsExec$")
             found = getattr(collector, "MODULE$").collect(plan).get(self._name)
             if found.isDefined():
                 return {operation: int(found.get().getLong(i)) for i, operation in enumerate(_OPERATIONS)}

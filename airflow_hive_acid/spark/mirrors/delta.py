@@ -20,6 +20,7 @@ from airflow_hive_acid.format.mirrors import MirrorState
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import full_text
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.mirrors.targets import DELETE, INSERT, UPDATE, Found
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class DeltaTarget:
 
     def look(self) -> Found:
         """The state in the history, if the commits since leave the rows as they are."""
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         if isinstance(jvm.org.apache.spark.sql.delta.DeltaLog, JavaPackage):
             raise ConfigurationError(f"{self._shown}: this Spark has no Delta Lake. {_NEEDS}")
         fs = HadoopFilesystem.of(self._spark)
@@ -103,7 +104,7 @@ class DeltaTarget:
 
     def _newest(self, fs: HadoopFilesystem) -> Found | None:
         """What the newest commit says, if it is one of ours; without a Spark job, which the history needs."""
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         with contextlib.suppress(Py4JError, OSError, KeyError, TypeError, ValueError, InvalidArgumentsError):
             pair = jvm.org.apache.spark.sql.delta.DeltaLog.forTableWithSnapshot(self._spark._jsparkSession, self._place)
             text = fs.read_text(f"{self._place}/_delta_log/{pair._2().version():020d}.json")
@@ -119,7 +120,7 @@ class DeltaTarget:
 
     def _numbered(self) -> int:
         """The last number that Delta has of us."""
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self._place)
         found = log.unsafeVolatileSnapshot().transactions().get(_APPLICATION)
         return int(found.get()) if found.isDefined() else 0

@@ -20,6 +20,7 @@ from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, 
 from airflow_hive_acid.format.mirrors import SEQUENCE_PROPERTY, STATE_PROPERTY, WRITE_IDS_PROPERTY, MirrorState
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import full_text
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.mirrors.counting import CountedRows
 from airflow_hive_acid.spark.mirrors.targets import Found
 
@@ -268,7 +269,7 @@ class IcebergTarget:
 
         :raises ConfigurationError: when Spark has no such catalog, or it is none of Iceberg's.
         """
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         session: Any = self._spark._jsparkSession
         loader = jvm.org.apache.iceberg.spark.Spark3Util
         if isinstance(loader, JavaPackage):
@@ -292,7 +293,7 @@ class IcebergTarget:
 
         :return: whether there is such a table; asked so, Spark logs no error when there is none.
         """
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         found = jvm.org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(self._spark._jsparkSession, self._name)
         found.catalog().invalidateTable(found.identifier())
         return bool(found.catalog().tableExists(found.identifier()))
@@ -311,15 +312,15 @@ class IcebergTarget:
         self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {schema.quoted(*self._parts[:-1])}")
 
     def _builder(self) -> Any:
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         return jvm.org.apache.iceberg.TableMetadata.buildFrom(self._metadata)
 
     def _ref(self, snapshot_id: int) -> Any:
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         return jvm.org.apache.iceberg.SnapshotRef.branchBuilder(snapshot_id).build()
 
     def _java_map(self, values: Mapping[str, str]) -> Any:
-        jvm: Any = self._spark._jvm
+        jvm = java_names(self._spark)
         found = jvm.java.util.HashMap()
         for key, value in values.items():
             found.put(key, value)

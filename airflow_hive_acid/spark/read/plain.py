@@ -8,7 +8,7 @@ as Hive does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as T
@@ -20,6 +20,7 @@ from airflow_hive_acid.format.names import parse_original_file
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.read.evolution import retyped_columns, stored_columns
 from airflow_hive_acid.spark.read.files import list_partitions, partition_roots, plain_files, require_history
 from airflow_hive_acid.spark.read.line_layouts import layout_of
@@ -186,7 +187,7 @@ def _read_avro(spark: SparkSession, file_schema: T.StructType, uris: Sequence[st
     except AnalysisException as failure:
         if "avro" not in str(failure).lower() or "find" not in str(failure).lower():
             raise
-        jvm: Any = spark._jvm
+        jvm = java_names(spark)
         scala = ".".join(str(jvm.scala.util.Properties.versionNumberString()).split(".")[:2])
         raise UnsupportedStatementError(
             "files of Avro are read by a package that this Spark does not have: add "

@@ -19,6 +19,7 @@ from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import Shown, fail
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.read.reader import presented, project
 from airflow_hive_acid.spark.read.scan import read_files_whole
 from airflow_hive_acid.spark.versions import try_to_date
@@ -166,7 +167,7 @@ class _Opened:
 
     def _records(self, reader: DataFrameReader, text: str) -> DataFrame:
         """Lines that came with the job: they go to the executors with it, and nobody has to clean up after them."""
-        jvm: Any = self._spark.sparkContext._jvm
+        jvm = java_names(self._spark)
         mapper, a_list = (
             jvm.com.fasterxml.jackson.databind.ObjectMapper(),
             jvm.java.lang.Class.forName("java.util.ArrayList"),

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.streams import DELETED
 from airflow_hive_acid.spark.failures import explain
+from airflow_hive_acid.spark.java_names import java_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +91,7 @@ class Deletion:
                 raise self._wrong(f"failed on a row: {str(said).rstrip('.')}") from failure
 
     def _refuse_queries(self, spark: SparkSession, expression: Any) -> None:
-        jvm: Any = spark._jvm
+        jvm = java_names(spark)
         queries = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
         if expression.containsPattern(queries):
             raise self._wrong("must not ask tables: no subquery. Join what it needs in the stream's own query")

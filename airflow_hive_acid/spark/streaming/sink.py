@@ -25,6 +25,7 @@ from airflow_hive_acid.format.streams import CHOICES, NO_QUERY, SPOOL, StreamOpt
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.jobs import run
 from airflow_hive_acid.spark.session import require_utc, step_session
 from airflow_hive_acid.spark.streaming.channel import Conversation
@@ -296,7 +297,7 @@ def _offsets(spark: SparkSession, source: str) -> dict[str, Any] | None:
     """
     if source == NO_QUERY:
         return None
-    jvm: Any = spark._jvm
+    jvm = java_names(spark)
     session: Any = spark._jsparkSession
     try:
         # The query belongs to the session that started it; this one is a copy, and what both share knows it.

@@ -18,6 +18,7 @@ from airflow_hive_acid.format.jobs import CopiedFile
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.hadoop import in_threads
 from airflow_hive_acid.spark.java_errors import is_java
+from airflow_hive_acid.spark.java_names import java_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +64,7 @@ class _DriverCopier:
     """Copies with Hadoop's streams, called from Python: a dozen calls per file, however long it is."""
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark.sparkContext._jvm
+        jvm = java_names(spark)
         self._conf = spark.sparkContext._jsc.hadoopConfiguration()
         self._path = jvm.org.apache.hadoop.fs.Path
         self._copy_bytes = jvm.org.apache.hadoop.io.IOUtils.copyBytes

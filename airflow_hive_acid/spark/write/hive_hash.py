@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.bucketing import HiveType
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.versions import Expressions
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class _Calls:
     """Java methods as columns."""
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark.sparkContext._jvm
-        # A dotted name costs a call for each of its parts: look classes up once.
+        jvm = java_names(spark)
+        # Each is a call: look classes up once.
         self._expressions = Expressions(jvm)
         self._catalyst = jvm.org.apache.spark.sql.catalyst.expressions
         self._objects = self._catalyst.objects

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.java_names import java_names
 from airflow_hive_acid.spark.versions import Expressions
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def can_be_lost(spark: SparkSession) -> bool:
 
 def with_time(rows: DataFrame) -> DataFrame:
     """The rows, each with the time at which it was made; before they are kept."""
-    jvm: Any = rows.sparkSession.sparkContext._jvm
+    jvm = java_names(rows.sparkSession)
     return rows.select("*", Expressions(jvm).nano_time().alias(_MADE))
 
 

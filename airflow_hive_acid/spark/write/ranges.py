@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.spark.conf import RANGE_BYTES, RANGE_BYTES_KEY
+from airflow_hive_acid.spark.java_names import java_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +96,7 @@ def range_bytes(spark: SparkSession) -> int:
     """
     text = spark.conf.get(RANGE_BYTES_KEY, str(RANGE_BYTES))
     try:
-        return int(str(spark._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text)))  # type: ignore[union-attr]
+        return int(str(java_names(spark).org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text)))
     except Exception as failure:
         raise InvalidArgumentsError(f"{RANGE_BYTES_KEY} is {text!r}; it takes a size as 32m, or 0") from failure
 
