@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     OpenEngine = Callable[[], contextlib.AbstractContextManager[Engine]]
 
 CUT_OVER, TAKE_BACK, RETIRE = "cut-over", "take-back", "retire"
-ACTIONS = (CUT_OVER, TAKE_BACK, RETIRE)
 """What can be done, in the words of the command line."""
 PRIMARY = "hive.acid.primary"
 """Property of a table that was handed over: where it is written now, for people; the record counts."""
@@ -144,7 +143,7 @@ def retire(
 def is_left(client: MetastoreClient, action: str, table: str, target: str) -> bool:
     """Whether an action still has something to do: of a task that is tried again, it may be done already.
 
-    :param action: one of :data:`ACTIONS`.
+    :param action: :data:`CUT_OVER`, :data:`TAKE_BACK` or :data:`RETIRE`.
     :raises NoSuchObjectError: when there is no such mirror, and no sign that there was one.
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))

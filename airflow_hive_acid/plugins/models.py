@@ -10,7 +10,6 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 T = TypeVar("T")
-Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 PartitionName = Annotated[str, StringConstraints(min_length=1, max_length=767)]
 Reason = Annotated[str, StringConstraints(max_length=1000, strip_whitespace=True)]

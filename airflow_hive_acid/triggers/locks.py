@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import names_overlap
@@ -204,16 +204,6 @@ class LocksReleasedTrigger(QuestionTrigger):
 
 def _is_legacy(client: MetastoreClient) -> bool:
     return client.settings.string("hive.txn.manager") == DUMMY_TXN_MANAGER
-
-
-def held_locks(client: MetastoreClient, **what: Any) -> list[LockRow]:
-    """The locks that are still to be released.
-
-    :param what: as of :func:`locks_question`.
-    """
-    if _is_legacy(client):
-        return locks_question(**what).find_legacy(client)
-    return client.database.read(locks_question(**what).find)
 
 
 def _share_out(

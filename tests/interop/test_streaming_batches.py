@@ -10,6 +10,7 @@ import pytest
 from airflow_hive_acid.engine.outcomes.events import Published
 from airflow_hive_acid.errors import BadRecordError, TxnAbortedError
 from airflow_hive_acid.maintenance import run_cleaner
+from tests.jobs import jobs_of
 
 from .test_our_tables_in_hive import ACID, read_by_both
 
@@ -31,7 +32,7 @@ def files_of(client: MetastoreClient, table: str) -> list[str]:
 
 def txn_being_written(client: MetastoreClient, table: str) -> int:
     """The txn of the last job that is recorded for a table."""
-    return client.jobs.of_write_ids(table)[-1].txn_id
+    return jobs_of(client, table)[-1].txn_id
 
 
 def test_hive_reads_the_committed_txns_of_a_batch_and_no_others(

@@ -19,6 +19,7 @@ from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
+from tests.jobs import jobs_of
 
 from .callers import pretend_to_be_elsewhere, share_a_service
 from .conftest import uploads
@@ -223,7 +224,7 @@ def test_a_killed_job_is_fenced_by_its_record(
                 process.kill()
         writer.kill()
         writer.communicate()
-    (job,) = client.jobs.of_write_ids("w.t", [2])
+    (job,) = (one for one in jobs_of(client, "w.t") if one.write_id == 2)
     assert job.state is JobState.RUNNING
     with client.database.transaction() as connection:
         connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == job.txn_id).values(TXN_LAST_HEARTBEAT=1000))

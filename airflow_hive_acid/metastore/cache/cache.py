@@ -164,22 +164,6 @@ class CachedCatalog:
 
         return self._read(_key(db, table), table_id, valid_write_id_list, cached, asked)
 
-    def list_partition_names(
-        self, db: str, table: str, *, table_id: int | None = None,
-        valid_write_id_list: ValidWriteIdList | str | None = None,
-    ) -> list[str]:  # fmt: skip
-        """The names of all partitions, sorted as Python sorts text."""
-
-        def cached(entry: TableEntry) -> list[str]:
-            if entry.partitions is None:
-                raise UndecidableError(table)
-            return entry.partitions.names()
-
-        def asked(connection: Connection, found: Table) -> list[str]:
-            return sorted(partition.name for partition in read_partitions(connection, found))
-
-        return self._read(_key(db, table), table_id, valid_write_id_list, cached, asked)
-
     def find_partitions(
         self, db: str, table: str, names: Sequence[str], *, table_id: int | None = None,
         valid_write_id_list: ValidWriteIdList | str | None = None,

@@ -136,23 +136,15 @@ def note_abort_failure(connection: Connection, resource: Resource, error: str, p
     ))  # fmt: skip
 
 
-def insert_soft_delete(
-    connection: Connection, resource: Resource, location: str, *, txn_id: int, highest_write_id: int, purge: bool
-) -> int:
-    """Leave a dropped directory to the Cleaner; the commit of ``txn_id`` fills in from when nobody can read it."""
-    dropped = [(resource, location)]
-    (request_id,) = insert_soft_deletes(
-        connection, dropped, txn_id=txn_id, highest_write_id=highest_write_id, purge=purge
-    )
-    return request_id
-
-
 def insert_soft_deletes(
     connection: Connection, dropped: Sequence[tuple[Resource, str]], *, txn_id: int, highest_write_id: int, purge: bool
 ) -> range:
-    """The same for several directories of one drop.
+    """Leave directories that a txn drops to the Cleaner.
 
     :param dropped: tables or partitions, each with its directory.
+    :param txn_id: a SOFT_DELETE txn; its commit fills in from when nobody can read them any more.
+    :param highest_write_id: of the drop.
+    :param purge: whether they go past the trash.
     :return: ids of the requests, in this order.
     """
     if not dropped:

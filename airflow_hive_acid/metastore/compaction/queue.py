@@ -59,7 +59,6 @@ POOL_TIMEOUT_MS = 12 * 3_600_000
 _ACTIVE = (CompactionState.INITIATED, CompactionState.WORKING)
 
 _LEAVE_IT = "its Hive compacts and cleans, and knows neither our names of directories nor our states"
-_DROP_AT_ONCE = "drop it under an exclusive lock and remove its files then, as that Hive does"
 _cq = COMPACTION_QUEUE.c
 _ID = _cq.CQ_ID == bindparam("id")
 _CLAIM = (
@@ -147,19 +146,6 @@ class CompactionQueue:
             return self._database.run(
                 lambda connection: enqueue(connection, requests, self._gap_timeout_ms), Repeat.BEFORE_COMMIT
             )
-
-    def enqueue_soft_delete(
-        self, connection: Connection, resource: Resource, location: str, *, txn_id: int, highest_write_id: int,
-        purge: bool = False,
-    ) -> int:  # fmt: skip
-        """Leave a directory that was dropped to the Cleaner, inside the SOFT_DELETE txn that drops it.
-
-        The txn's commit fills in from when on nobody can read it any more.
-        """
-        require_hive_4(self._database.layout(), "a drop that leaves its files to the Cleaner", _DROP_AT_ONCE)
-        return cleaning.insert_soft_delete(
-            connection, resource, location, txn_id=txn_id, highest_write_id=highest_write_id, purge=purge
-        )
 
     def abort(self, ids: Iterable[int], *, user: str = "a user", reason: str | None = None) -> list[runs.AbortAnswer]:
         """End requests: one that waits at once, one that a Worker of ours runs by its Worker.

@@ -65,7 +65,6 @@ class Features:
 
     min_history_level: bool
     min_history_write_id: bool
-    write_notifications: bool
     notifications: bool
     extensions: bool
     leases: bool
@@ -185,7 +184,6 @@ class Database:
             self._features = Features(
                 min_history_level="MIN_HISTORY_LEVEL" in names,
                 min_history_write_id="MIN_HISTORY_WRITE_ID" in names,
-                write_notifications="TXN_WRITE_NOTIFICATION_LOG" in names,
                 notifications={"NOTIFICATION_LOG", "NOTIFICATION_SEQUENCE", "SEQUENCE_TABLE"} <= names,
                 extensions="HIVE_ACID_JOB" in names,
                 leases="HIVE_LEASE" in names,

@@ -38,8 +38,6 @@ _CATALOG = "hive"
 _P = TABLE_PARAMS.c
 _MILLION = 1_000_000
 _SHOWN_PARAMETERS = ("transactional", "transactional_properties", "numFiles", "totalSize")
-ORDERS = ("name", "deltas", "bytes", "delete_ratio")
-"""What tables can be ordered by; all but the name descend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,7 @@ class TablesWanted:
     """Which tables; None does not restrict.
 
     :param name: a part of the name, in any case.
+    :param order: ``name``, or descending ``deltas``, ``bytes`` or ``delete_ratio``.
     :param only: the table with exactly this name.
     """
 

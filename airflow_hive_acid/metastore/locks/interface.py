@@ -7,7 +7,7 @@ not at all.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
@@ -129,28 +129,6 @@ class LockRow:
     def describe(self) -> str:
         """The object locked."""
         return describe_object(self.database, self.table, self.partition)
-
-
-class LockManager(Protocol):
-    """What takes locks; the metastore's, the legacy and the ZooKeeper one have this shape."""
-
-    def lock(self, request: LockRequest) -> LockResponse:
-        """Ask for locks: granted, waiting or refused, without waiting."""
-
-    def check_lock(self, lock_id: int) -> LockResponse:
-        """Ask again, and send a heartbeat."""
-
-    def unlock(self, lock_id: int) -> None:
-        """Release a lock outside a txn, or withdraw a waiting request; again is no error."""
-
-    def show_locks(
-        self,
-        database: str | None = None,
-        table: str | None = None,
-        partition: str | None = None,
-        txn_id: int | None = None,
-    ) -> Sequence[LockRow]:
-        """Locks held and wanted."""
 
 
 def merge_components(components: Sequence[LockComponent]) -> tuple[LockComponent, ...]:

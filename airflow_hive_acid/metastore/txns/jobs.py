@@ -392,16 +392,6 @@ class Jobs:
         statement = _SELECT.where(_J.HAJ_TXNID == txn_id).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
         return self._database.read(lambda connection: [_job(r) for r in connection.execute(statement)])
 
-    def of_write_ids(self, table: str, write_ids: list[int] | None = None) -> list[Job]:
-        """Attempts that wrote to a table, under the given write ids or any."""
-        name = table_name(table)
-        statement = _SELECT.where(_J.HAJ_DATABASE == name.database, _J.HAJ_TABLE == name.name)
-        if write_ids is not None:
-            statement = statement.where(or_(_J.HAJ_WRITEID.in_(write_ids)))
-        return self._database.read(
-            lambda connection: [_job(r) for r in connection.execute(statement.order_by(_J.HAJ_STARTED))]
-        )
-
     def committed_of(self, table: str) -> list[Job]:
         """Attempts on a table that wrote under write ids, have committed and are not forgotten yet, oldest first."""
         name = table_name(table)

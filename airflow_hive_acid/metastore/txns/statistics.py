@@ -94,16 +94,13 @@ _FORGET_PARTITION = delete(PARTITION_PARAMS).where(
 )
 
 
-def forget_statistics(connection: Connection, txn_id: int) -> None:
+def forget(connection: Connection, exact: Iterable[Sequence[Any]]) -> None:
     """Note that what a committing txn has written to no longer has exact statistics.
 
     Must run before the txn's components are moved, in the same transaction as the commit.
+
+    :param exact: rows as ``SELECT_EXACT`` finds them: table, partition or None, write id or None.
     """
-    forget(connection, connection.execute(SELECT_EXACT, {"txn_id": txn_id}).all())
-
-
-def forget(connection: Connection, exact: Iterable[Sequence[Any]]) -> None:
-    """The second half: with the rows of ``SELECT_EXACT``, for callers that fetch them in a batch of their own."""
     for table_id, part_id, write_id in exact:
         of_table = part_id is None
         parameters = {"id": table_id if of_table else part_id}

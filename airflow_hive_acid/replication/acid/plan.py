@@ -152,10 +152,6 @@ class Plan:
         deletes = any(c.arrival.directory.kind is not DirectoryKind.DELTA for c in self.copies)
         return deletes or self.needs_spark or self.empty_base is not None
 
-    def copied_bytes(self) -> int:
-        """Bytes of the files that are copied."""
-        return sum(f.size for c in self.copies for f in c.files) + sum(f.size for f in self.originals)
-
 
 def plan(source: SourceView, replica: ReplicaView) -> Plan:
     """Decide what travels.

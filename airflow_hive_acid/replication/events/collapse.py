@@ -75,17 +75,6 @@ def one_by_one(events: Iterable[ReplicationEvent]) -> list[CollapsedEvent]:
     return found
 
 
-def settled_position(before: int, remaining: Iterable[CollapsedEvent], upto: int) -> int:
-    """The position once part of a collapsed stretch is done.
-
-    :param before: the position before the stretch, ``upto`` the id of its last event.
-    :param remaining: what is not done yet.
-    :return: no event up to it is part of what remains.
-    """
-    first = min((item.event_ids[0] for item in remaining), default=upto + 1)
-    return max(before, first - 1)
-
-
 @dataclass(slots=True)
 class _Slot:
     """Events that become one."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_hive_acid.replication.events.collapse import CollapsedEvent, collapse, one_by_one, settled_position
+from airflow_hive_acid.replication.events.collapse import collapse, one_by_one
 from airflow_hive_acid.replication.events.event import EventKind as K
 from airflow_hive_acid.replication.events.exim_tasks import EximReplicationTaskFactory, merge_syncs
 from airflow_hive_acid.replication.events.factories import create_tasks
@@ -386,14 +386,3 @@ def test_without_collapsing_every_event_is_itself_and_a_rename_is_two() -> None:
         (K.CREATE_TABLE, "d.a", (1,)), (K.INSERT, "d.a", (2,)), (K.DROP_TABLE, "d.a", (3,)),
         (K.CREATE_TABLE, "d.b", (3,)),
     ]  # fmt: skip
-
-
-def test_the_position_passes_only_what_no_remaining_event_is_part_of() -> None:
-    def item(*ids: int) -> CollapsedEvent:
-        source = Source()
-        source.emit(K.UNKNOWN)
-        return CollapsedEvent(source.events[0], ids)
-
-    assert settled_position(4, [], 9) == 9
-    assert settled_position(4, [item(7, 8), item(6, 9)], 9) == 5
-    assert settled_position(4, [item(5)], 9) == 4

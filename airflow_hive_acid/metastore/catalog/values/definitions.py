@@ -2,7 +2,7 @@
 
 They follow Hive: a transactional table is managed and, for full ACID, ORC; anything else in ORC becomes an external
 table that Hive purges on drop. Statistics are noted only where they are exact: an empty table has no rows. The first
-write to it must call ``forget_statistics``, or Hive goes on answering ``count(*)`` from them.
+write to it must call ``txns.statistics.forget``, or Hive goes on answering ``count(*)`` from them.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _object(path: LegacyPath) -> Object:
 
 
 class ConcurrencyModelLocks(abc.ABC):
-    """A :class:`~airflow_hive_acid.metastore.locks.interface.LockManager` that denies and tries again.
+    """A lock manager of the Hive Concurrency Model: it denies and tries again.
 
     :param settings: ``hive.lock.numretries``, ``hive.unlock.numretries`` and ``hive.lock.sleep.between.retries``.
     """

@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 from airflow_hive_acid.metastore.txns.jobs import JobState
 from airflow_hive_acid.settings import Source
+from tests.jobs import jobs_of
 
 
 def path_of(client, table):
@@ -301,7 +302,7 @@ def test_the_doctor_finds_nothing_beside_records_of_ddl_and_of_plain_writes(engi
         "CREATE TABLE w.x (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='false'); INSERT INTO w.x VALUES (1)"
     )
     engine.run("CREATE TABLE w.y (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
-    assert {job.kind for name in ("w.x", "w.y") for job in client.jobs.of_write_ids(name)} == {"ddl", "insert"}
+    assert {job.kind for name in ("w.x", "w.y") for job in jobs_of(client, name)} == {"ddl", "insert"}
     assert list(examine_tables(client, open_filesystem(warehouse), ["w.x", "w.y"])) == []
 
 
@@ -311,7 +312,7 @@ def test_a_dropped_partition_stops_neither_the_doctor_nor_the_log_of_commits(eng
     after = log.latest()
     fake.partitions = [("a",), ("b",)]
     engine.run("INSERT INTO w.p SELECT 1, 'a'; ALTER TABLE w.p DROP PARTITION (k='a')")
-    assert [job.kind for job in client.jobs.of_write_ids("w.p")] == ["ddl", "insert", "drop"]
+    assert [job.kind for job in jobs_of(client, "w.p")] == ["ddl", "insert", "drop"]
     assert [(c.operations, c.partitions) for c in log.read(after).commits][:1] == [(("insert",), ("k=b",))]
     engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
     assert list(published_of(client, "w.p")) == [client.catalog.get_partition("w.p", "k=b").location]

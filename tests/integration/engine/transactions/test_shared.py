@@ -536,10 +536,11 @@ def test_limits_on_age_and_on_what_is_held_back(engine, client, fake, states):
 
 def _directories(client):
     from airflow_hive_acid.filesystem.publishing import Manifest
+    from tests.jobs import jobs_of
 
     return [
         d
-        for job in client.jobs.of_write_ids("w.t")
+        for job in jobs_of(client, "w.t")
         if job.write_id is not None  # not that of CREATE TABLE
         for d in Manifest.from_document(job.manifest).directories
     ]  # fmt: skip

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_deletes
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
@@ -38,8 +39,8 @@ def soft_delete(
 ) -> int:
     txn = client.open_txn(type=TxnType.SOFT_DELETE)
     with client.database.transaction() as connection:
-        request = client.compactions.enqueue_soft_delete(
-            connection, resource, location, txn_id=txn, highest_write_id=highest)  # fmt: skip
+        (request,) = insert_soft_deletes(
+            connection, [(resource, location)], txn_id=txn, highest_write_id=highest, purge=False)  # fmt: skip
     client.abort_txn(txn) if abort else client.commit_txn(txn)
     return request
 

@@ -13,6 +13,7 @@ from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.txns.jobs import JobState
+from tests.jobs import jobs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +110,7 @@ def test_a_drop_that_was_reaped_hides_nothing(
     run_reaper(client, fs)
     assert client.jobs.to_fence() == []
     with pytest.raises(Exception, match="publishes nothing: it is fenced"):
-        client.jobs.record_manifest(client.jobs.of_write_ids("default.p")[0].job_id, {})
+        client.jobs.record_manifest(jobs_of(client, "default.p")[0].job_id, {})
 
 
 def test_writers_of_the_partition_are_waited_for_and_readers_are_not(

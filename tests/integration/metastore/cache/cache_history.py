@@ -192,8 +192,8 @@ class History:
             found = cache.get_table(db, table, ids.table_id, ids.write_ids)
             count = None
             if self.dice.random() < 0.25:
-                names = cache.list_partition_names(db, table, table_id=ids.table_id, valid_write_id_list=ids.write_ids)
-                count = len(names)
+                parts = cache.list_partitions(db, table, table_id=ids.table_id, valid_write_id_list=ids.write_ids)
+                count = len(parts)
         except NoSuchObjectError:
             self.held.pop(reader, None)  # made anew: ids and lists are taken anew
             self.held[reader] = self.clients[0].valid_write_ids_and_table_ids(TABLES)

@@ -274,7 +274,7 @@ def test_pages_are_in_the_order_of_the_database_and_come_from_it(reader: Reader)
     page = reader.cache.list_partitions("db", "t", limit=2, **who)
     assert page == reader.client.catalog.list_partitions(T, limit=2)
     rest = reader.cache.list_partitions("db", "t", after=page[-1].name, **who)
-    assert [p.name for p in page + rest] == reader.cache.list_partition_names("db", "t", **who)
+    assert page + rest == reader.cache.list_partitions("db", "t", **who)
 
 
 def test_databases_and_names_follow_the_log_and_can_be_asked_to_be_no_older(reader: Reader) -> None:

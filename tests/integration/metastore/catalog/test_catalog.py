@@ -16,7 +16,6 @@ from airflow_hive_acid.metastore.catalog.values.partition_alteration import Part
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_catalog import KEY_CONSTRAINTS, SDS, TBLS
 from airflow_hive_acid.metastore.setup.schema import MV_CREATION_METADATA, MV_TABLES_USED
-from airflow_hive_acid.metastore.txns.statistics import forget_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -455,17 +454,6 @@ def test_an_older_writer_does_not_set_the_catalogs_write_id_back(
     assert not [r for r in parameters if r["PARAM_KEY"] == "COLUMN_STATS_ACCURATE"]
     told = [e.message() for e in client.events_after(last) if e.type.startswith("ALTER_")]
     assert {m["table"] for m in told} == {"p", "t"}
-
-
-@pytest.mark.every_database
-def test_forgetting_statistics_needs_a_txn_that_wrote(
-    client: MetastoreClient, catalog: Catalog, row_counts: Counts
-) -> None:
-    catalog.create_table(TableDefinition("default", "t", ID))
-    counts = row_counts()
-    with client.database.transaction() as connection:
-        forget_statistics(connection, 12345)
-    assert row_counts() == counts
 
 
 @pytest.mark.hive4("no WRITE_ID in the catalog")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_deletes
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.codes import TxnType
 from tests.integration.metastore.compaction.requests import T, abort, work, write
@@ -44,21 +44,12 @@ def test_aborts_are_counted_per_table_or_partition(client: MetastoreClient) -> N
     assert len(client.compactions.find_aborts_to_clean(count=0, age_ms=-1)) == 4
 
 
+@pytest.mark.hive4("its Hive cleans, and drops remove their files at once")
 def test_a_soft_delete_waits_in_the_queue_with_its_location(client: MetastoreClient) -> None:
     txn = client.open_txn(type=TxnType.SOFT_DELETE)
     with client.database.transaction() as connection:
-        resource = Resource("default", "t")
-        if client.database.layout().counts_txns:
-            with pytest.raises(
-                SchemaVersionError, match=r"a drop that leaves its files .* drop it under an exclusive lock"
-            ):
-                client.compactions.enqueue_soft_delete(
-                    connection, resource, "file:/w/t", txn_id=txn, highest_write_id=7
-                )
-            return
-        client.compactions.enqueue_soft_delete(
-            connection, resource, "file:/w/t.v1", txn_id=txn, highest_write_id=7, purge=True
-        )
+        dropped = [(Resource("default", "t"), "file:/w/t.v1")]
+        insert_soft_deletes(connection, dropped, txn_id=txn, highest_write_id=7, purge=True)
     client.commit_txn(txn)
     (request,) = client.compactions.find_ready_to_clean()
     assert request.soft_deleted_location == "file:/w/t.v1"

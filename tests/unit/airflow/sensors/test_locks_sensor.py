@@ -12,7 +12,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRow
 from airflow_hive_acid.sensors.locks import HiveAcidLockReleasedSensor
-from airflow_hive_acid.triggers.locks import LocksQuestion, LocksReleasedTrigger, held_locks, judge_locks
+from airflow_hive_acid.triggers.locks import LocksQuestion, LocksReleasedTrigger, judge_locks, locks_question
 from airflow_hive_acid.triggers.questions import Looked
 
 
@@ -21,8 +21,8 @@ def lock(client, table, partition=None, type=LockType.SHARED_WRITE, database="db
 
 
 def held(client, table=None, partition=None, lock_id=None, lock_types=None, txn_id=None):
-    rows = held_locks(client, table=table, partition=partition, lock_id=lock_id, lock_types=lock_types, txn_id=txn_id)
-    return [row.lock_id for row in rows]
+    question = locks_question(table, partition, lock_id, lock_types, txn_id)
+    return [row.lock_id for row in client.database.read(question.find)]
 
 
 def test_locks_of_table_its_partitions_and_its_database_count(client):
