@@ -312,7 +312,8 @@ def test_a_kill_between_two_files_leaves_neither_a_row_nor_an_upload(
     die("maintenance", "worker", "--once")
     assert len(uploads()) == 1
     assert sorted(engine.query("SELECT a, b FROM w.t").rows) == expected
-    client.compactions.requeue_of_worker("@")
+    for held in client.compactions.active():
+        client.compactions.give_back(held, "its Worker died")
     (outcome,) = engine.run_compactions("another")
     assert (outcome.kind, sorted(engine.query("SELECT a, b FROM w.t").rows)) == (Kind.COMPACTED, expected)
     end_the_dead(client)

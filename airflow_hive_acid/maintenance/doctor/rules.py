@@ -195,8 +195,9 @@ def judge_compaction(request: Compaction, open_txns: Collection[int]) -> Finding
         Check.DEAD_COMPACTION,
         f"compaction {request.id} of {request.resource}",
         f"worker {request.worker_id or 'unknown'} is at it, but its txn {request.txn_id} is not open any more",
-        "look whether that worker lives; an Initiator queues the request again after hive.compactor.worker.timeout "
-        "(hive-acid maintenance initiator --once), so that nothing is to be changed by hand",
+        "look whether that worker lives; an Initiator (hive-acid maintenance initiator --once) queues the request "
+        "again: of a Worker of this package when it has been silent for hive.txn.timeout, of a Hive's after "
+        "hive.compactor.worker.timeout. Nothing is to be changed by hand",
     )
 
 

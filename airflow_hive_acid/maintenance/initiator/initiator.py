@@ -76,7 +76,10 @@ def look_once(
             log.info("another Initiator holds the mutex; nothing is done in this look")
             return
         started = client.database.read(now_ms)
-        requeued = client.compactions.requeue_timed_out(thresholds.worker_timeout_ms)
+        requeued = [
+            *client.compactions.requeue_timed_out(thresholds.worker_timeout_ms),
+            *client.compactions.requeue_of_dead(client.settings.milliseconds("hive.txn.timeout")),
+        ]
         if requeued:
             log.warning("requests %s were given back to the queue: their workers were silent too long", requeued)
         steps = _Steps(client, thresholds, started, mutex.value or None, limit)

@@ -35,14 +35,10 @@ from airflow_hive_acid.metastore.compaction.rows import (
     move_to_history,
 )
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
-from airflow_hive_acid.metastore.database.database import Repeat, chunks
+from airflow_hive_acid.metastore.database.database import Repeat
 from airflow_hive_acid.metastore.names.objects import free_text, info, table_name
 from airflow_hive_acid.metastore.names.partitions import resolve
-from airflow_hive_acid.metastore.schema.hive_transactions import (
-    COMPACTION_QUEUE,
-    TXN_COMPONENTS,
-    TXNS,
-)
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, TXN_COMPONENTS
 from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 
 if TYPE_CHECKING:
@@ -65,7 +61,7 @@ _CLAIM = (
     update(COMPACTION_QUEUE)
     .where(_ID, _cq.CQ_STATE == CompactionState.INITIATED.value)
     .values(CQ_STATE=CompactionState.WORKING.value, CQ_WORKER_ID=bindparam("worker"), CQ_START=clock_ms(),
-            CQ_WORKER_VERSION=bindparam("version"))
+            CQ_WORKER_VERSION=bindparam("version"), CQ_TXN_ID=None)
 )  # fmt: skip
 _FREE = QUEUE.where(_cq.CQ_STATE == CompactionState.INITIATED.value).order_by(_cq.CQ_ID).limit(bindparam("limit"))
 _FREE_IN_POOL = _FREE.where(_cq.CQ_POOL_NAME == bindparam("pool"))
@@ -74,13 +70,6 @@ _FREE_FOR_ALL = _FREE.where(
     or_(_cq.CQ_POOL_NAME.is_(None), _cq.CQ_ENQUEUE_TIME < clock_ms() - bindparam("pool_timeout"))
 )
 _IN_WORK = QUEUE.where(_cq.CQ_STATE.in_([state.value for state in _ACTIVE])).order_by(_cq.CQ_ID)
-_OPEN_TXN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == _cq.CQ_TXN_ID, TXNS.c.TXN_STATE == "o").exists()
-_OF_SILENT = (
-    select(_cq.CQ_ID)
-    .where(_cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_START < clock_ms() - bindparam("timeout"), ~_OPEN_TXN)
-    .with_for_update()
-)
-_REQUEUE = {"CQ_STATE": CompactionState.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
 
 
 class CompactionQueue:
@@ -208,7 +197,10 @@ class CompactionQueue:
         return self._database.run(lambda connection: runs.retake(connection, request, version))
 
     def give_back(self, request: Compaction, reason: str) -> CompactionState | None:
-        """Let another worker take it; see :func:`compaction_queue_running.give_back`."""
+        """Let another worker take it.
+
+        :return: INITIATED; ABORTED when its cancellation was asked for; None when it is not the worker's any more.
+        """
         return self._database.run(lambda connection: runs.give_back(connection, request, reason))
 
     def cancellation(self, request_id: int) -> str | None:
@@ -308,14 +300,16 @@ class CompactionQueue:
 
     def requeue_timed_out(self, timeout_ms: int) -> list[int]:
         """Give back requests whose worker has been silent too long, unless their txn is still open (revokeTimedout)."""
-        return self._requeue(_OF_SILENT, {"timeout": timeout_ms})
+        return self._database.run(lambda connection: runs.requeue_timed_out(connection, timeout_ms))
 
-    def requeue_of_worker(self, worker_prefix: str) -> list[int]:
-        """Give back what workers with this prefix hold, for example after their host was restarted."""
-        prefix = free_text(worker_prefix, "worker id", 128)
-        return self._requeue(select(_cq.CQ_ID).where(
-            _cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_WORKER_ID.startswith(prefix, autoescape=True)
-        ).with_for_update(), {})  # fmt: skip
+    def requeue_of_dead(self, txn_timeout_ms: int) -> list[int]:
+        """Give back requests of Workers of ours that are dead: their txns were aborted after they had fallen silent.
+
+        :param txn_timeout_ms: ``hive.txn.timeout``: who has sent no heartbeat for so long is not at work any more.
+        """
+        if self._database.layout().counts_txns:
+            return []  # its Hive compacts
+        return self._database.run(lambda connection: runs.requeue_of_dead(connection, txn_timeout_ms))
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -473,15 +467,6 @@ class CompactionQueue:
     def _set(self, request: Compaction, **values: object) -> None:
         statement = update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id).values(**values)
         self._database.run(lambda connection: connection.execute(statement))
-
-    def _requeue(self, stale: Select[Any], parameters: dict[str, int]) -> list[int]:
-        def operation(connection: Connection) -> list[int]:
-            ids = [int(request_id) for request_id in connection.execute(stale, parameters).scalars()]
-            for batch in chunks(ids):
-                connection.execute(update(COMPACTION_QUEUE).where(_cq.CQ_ID.in_(batch)).values(**_REQUEUE))
-            return sorted(ids)
-
-        return self._database.run(operation)
 
     def _read_queue(self, statement: Select[Any]) -> list[Compaction]:
         return self._database.read(

@@ -1,4 +1,4 @@
-"""Requests in the hands of a worker: how many wait for one, taking up one's own again, and ending one that runs.
+"""Requests in the hands of a worker: how many wait for one, taking up one's own again, those of the dead, ending one.
 
 A request that waits is aborted as Hive does it. One that a Worker of ours runs is marked in
 HIVE_ACID_COMPACTION_CANCEL; its Worker looks there while the job runs, and a last time in the database transaction that
@@ -9,9 +9,9 @@ nothing of the mark: what it runs is left alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import BigInteger, bindparam, case, delete, func, insert, or_, select, update
 
 from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState
 from airflow_hive_acid.metastore.compaction.rows import (
@@ -22,12 +22,13 @@ from airflow_hive_acid.metastore.compaction.rows import (
     move_to_history,
 )
 from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import info
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, TXNS
 from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_COMPACTION_CANCEL
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
 OUR_VERSION = "airflow-hive-acid "
 """What the version of every worker of ours begins with (CQ_WORKER_VERSION)."""
@@ -56,14 +57,12 @@ _RETAKE = (
         CQ_HADOOP_JOB_ID=None,
     )
 )  # fmt: skip
-_GIVE_BACK = (
-    update(COMPACTION_QUEUE)
-    .where(_cq.CQ_ID == bindparam("id"))
-    .values(
-        CQ_STATE=CompactionState.INITIATED.value, CQ_WORKER_ID=None, CQ_START=None, CQ_TXN_ID=None,
-        CQ_HIGHEST_WRITE_ID=None, CQ_HADOOP_JOB_ID=None,
-    )
+_BACK_TO_THE_QUEUE = update(COMPACTION_QUEUE).values(
+    CQ_STATE=CompactionState.INITIATED.value, CQ_WORKER_ID=None, CQ_START=None, CQ_TXN_ID=None,
+    CQ_HIGHEST_WRITE_ID=None, CQ_HADOOP_JOB_ID=None,
 )  # fmt: skip
+_GIVE_BACK = _BACK_TO_THE_QUEUE.where(_cq.CQ_ID == bindparam("id"))
+_REQUEUE = _BACK_TO_THE_QUEUE.where(_cq.CQ_ID.in_(bindparam("ids", expanding=True)))
 #: A mark outlives its request for a while and means nothing then: where our tables are missing, requests end, too.
 _CANCELLED = (
     select(_hcn.HCN_USER, _hcn.HCN_REASON)
@@ -78,6 +77,33 @@ _OPEN_OF_WORKER = (
         TXNS.c.TXN_AGENT_INFO.endswith(bindparam("end"), escape="/"),
     )
     .order_by(TXNS.c.TXN_ID)
+)
+_TXN_IS_OPEN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == _cq.CQ_TXN_ID, TXNS.c.TXN_STATE == "o").exists()
+_OF_SILENT = (
+    select(_cq.CQ_ID)
+    .where(
+        _cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_START < clock_ms() - bindparam("timeout"), ~_TXN_IS_OPEN
+    )
+    .with_for_update()
+)  # fmt: skip
+#: A Worker of ours that lives finds out within ``hive.txn.timeout`` that its txn was aborted, and gives up.
+_TXN_MAY_BE_WATCHED = (
+    select(TXNS.c.TXN_ID)
+    .where(
+        TXNS.c.TXN_ID == _cq.CQ_TXN_ID,
+        or_(TXNS.c.TXN_STATE != "a", TXNS.c.TXN_LAST_HEARTBEAT > clock_ms() - bindparam("timeout")),
+    )
+    .exists()
+)
+_OF_DEAD = (
+    select(_cq.CQ_ID)
+    .where(
+        _cq.CQ_STATE == CompactionState.WORKING.value,
+        _cq.CQ_WORKER_VERSION.startswith(OUR_VERSION, autoescape=True),
+        _cq.CQ_TXN_ID.is_not(None),
+        ~_TXN_MAY_BE_WATCHED,
+    )
+    .with_for_update()
 )
 _OPEN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == bindparam("txn_id"), TXNS.c.TXN_STATE == "o")
 _FORGET_OLD = delete(HIVE_ACID_COMPACTION_CANCEL).where(
@@ -151,6 +177,26 @@ def give_back(connection: Connection, request: Compaction, reason: str) -> Compa
         return CompactionState.ABORTED
     connection.execute(_GIVE_BACK, {"id": request.id})
     return CompactionState.INITIATED
+
+
+def requeue_timed_out(connection: Connection, timeout_ms: int) -> list[int]:
+    """Give back requests that were claimed too long ago, unless their txn is still open; whoever holds them."""
+    return _requeue(connection, _OF_SILENT, timeout_ms)
+
+
+def requeue_of_dead(connection: Connection, txn_timeout_ms: int) -> list[int]:
+    """Give back requests of Workers of ours whose txn is aborted or forgotten, and silent for so long.
+
+    A Hive's worker is given its whole time: when it ends after all, it ends whatever has its request's id by then.
+    """
+    return _requeue(connection, _OF_DEAD, txn_timeout_ms)
+
+
+def _requeue(connection: Connection, found: Select[Any], timeout_ms: int) -> list[int]:
+    ids = sorted(int(request_id) for request_id in connection.execute(found, {"timeout": timeout_ms}).scalars())
+    for some in chunks(ids):
+        connection.execute(_REQUEUE, {"ids": list(some)})
+    return ids
 
 
 def _held(connection: Connection, request: Compaction) -> Compaction | None:

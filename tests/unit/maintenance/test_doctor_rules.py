@@ -237,8 +237,9 @@ def test_a_compaction_without_its_txn_is_told_with_its_worker() -> None:
         Check.DEAD_COMPACTION,
         "compaction 3 of db.t",
         "worker unknown is at it, but its txn 6 is not open any more",
-        "look whether that worker lives; an Initiator queues the request again after hive.compactor.worker.timeout "
-        "(hive-acid maintenance initiator --once), so that nothing is to be changed by hand",
+        "look whether that worker lives; an Initiator (hive-acid maintenance initiator --once) queues the request "
+        "again: of a Worker of this package when it has been silent for hive.txn.timeout, of a Hive's after "
+        "hive.compactor.worker.timeout. Nothing is to be changed by hand",
     )
     assert judge_compaction(request, ()) == dead
     assert judge_compaction(replace(request, worker_id="w1"), ()) == replace(

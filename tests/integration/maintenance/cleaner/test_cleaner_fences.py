@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
 
 from tests.fake_uploads import FakeUploads
-from tests.integration.maintenance.cycles.steps import change, pass_time, rows, start_job
+from tests.integration.maintenance.cycles.steps import (
+    change,
+    give_back_what_the_dead_hold,
+    pass_time,
+    rows,
+    start_job,
+)
 
 
 @pytest.fixture
@@ -255,7 +261,7 @@ def test_the_result_of_a_dead_compaction_cannot_come_back_when_its_txn_is_forgot
     (txn,) = [row.txn_id for row in client.show_transactions() if row.state.value == "o"]
     client.heartbeats.remove(txn)
     client.abort_txn(txn, "heartbeat time-out")
-    client.compactions.requeue_of_worker("dead-")
+    assert give_back_what_the_dead_hold(client) == [1]
     client.compactions.abort([1])
     change(client, sa.update(TXNS).values(TXN_STARTED=1))
     assert [o.kind for o in run_cleaner(client, fs)] == [Kind.CLEANED]

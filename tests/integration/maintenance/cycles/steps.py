@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_deletes
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, TXNS
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -43,6 +43,12 @@ def soft_delete(
             connection, [(resource, location)], txn_id=txn, highest_write_id=highest, purge=False)  # fmt: skip
     client.abort_txn(txn) if abort else client.commit_txn(txn)
     return request
+
+
+def give_back_what_the_dead_hold(client: MetastoreClient) -> list[int]:
+    """As if ``hive.compactor.worker.timeout`` had passed for all workers: what they held whose txns have ended."""
+    change(client, sa.update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_STATE == "w").values(CQ_START=1000))
+    return client.compactions.requeue_timed_out(1000)
 
 
 def pass_time(client: MetastoreClient) -> None:

@@ -21,7 +21,7 @@ from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionState
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXNS
 from tests.examples import places
-from tests.integration.maintenance.cycles.steps import change, pass_time, rows
+from tests.integration.maintenance.cycles.steps import change, give_back_what_the_dead_hold, pass_time, rows
 from tests.integration.maintenance.row_tables import RowTable, compact_rows
 from tests.integration.maintenance.worker.killing import run_and_kill
 
@@ -83,7 +83,7 @@ class Life:
                .values(TXN_LAST_HEARTBEAT=1))  # fmt: skip
         for _ in range(2):
             run_reaper(self.client, self.fs)
-            self.client.compactions.requeue_of_worker("dead-")
+            give_back_what_the_dead_hold(self.client)
             pass_time(self.client)
             run_cleaner(self.client, self.fs)
             if "base" not in {name.partition("_")[0] for name in table.directories()}:

@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.compaction.model import CompactionState, Compac
 from airflow_hive_acid.metastore.protocol.transaction import Transaction
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE
 from airflow_hive_acid.metastore.txns.jobs import JobState
-from tests.integration.maintenance.cycles.steps import check_untouched
+from tests.integration.maintenance.cycles.steps import check_untouched, give_back_what_the_dead_hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +188,7 @@ def test_a_worker_killed_at_any_step_is_cleaned_up_after(
     client.abort_txn(txn, "heartbeat time-out")
     report = run_reaper(client, fs)
     assert len(report.fenced) == (step not in ("lock", "pin", "update_state", "record job"))
-    client.compactions.requeue_of_worker("dead-")
+    give_back_what_the_dead_hold(client)
     if step == "commit":
         asked.settle()
         assert run_cleaner(client, fs)[0].kind is Kind.FAILED

@@ -15,12 +15,12 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.filesystem.local import LocalFilesystem
-from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
+from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.maintenance.worker.jobs import Application
 from airflow_hive_acid.maintenance.worker.runner import JobRunner
-from airflow_hive_acid.maintenance.worker.worker import release_worker
+from airflow_hive_acid.maintenance.worker.worker import release_worker, worker_name
 from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.setup.schema import METADATA
 from airflow_hive_acid.metastore.txns.jobs import JobState
@@ -112,9 +112,9 @@ def test_request_that_was_cancelled_while_its_worker_was_dead_is_not_begun(
 ) -> None:
     die(client, fs, killed, "dead")
     assert client.compactions.abort([1], user="ann")[0].aborted
-    assert client.compactions.requeue_of_worker("dead") == [1]
-    assert run_worker(client, fs, killed, "w")[0].kind is Kind.CANCELLED
     run_reaper_on_silence(client, fs)
+    assert client.compactions.requeue_of_dead(1000) == [1]
+    assert run_worker(client, fs, killed, "w")[0].kind is Kind.CANCELLED
     check_untouched(client, asked)
 
 
@@ -135,6 +135,27 @@ def test_request_whose_worker_was_reaped_is_cancelled_at_once(
     (answer,) = client.compactions.abort([1])
     assert (answer.aborted, answer.message) == (True, "Aborted; its Worker dead was gone")
     assert client.compactions.get(1).state is CompactionState.ABORTED
+
+
+@pytest.mark.every_database
+def test_request_whose_worker_was_reaped_is_done_by_another_one_after_the_next_look_of_the_initiator(
+    client: MetastoreClient, fs: Filesystem, asked: Any, compact_lines: RunJob
+) -> None:
+    """
+    t1  a Worker has its job running, and dies; nobody of its name comes back
+    t2              the reaper fences the job and aborts the txn
+    t3                          the Initiator gives the request back; not after worker.timeout
+    t4                                      another Worker claims it
+    """
+    die(client, fs, killed, worker_name("dead"))
+    run_initiator(client, fs)
+    assert run_worker(client, fs, compact_lines, worker_name("other")) == []
+    run_reaper_on_silence(client, fs)
+    run_initiator(client, fs)
+    assert [o.kind for o in run_worker(client, fs, compact_lines, worker_name("other"))] == [Kind.COMPACTED]
+    assert client.compactions.get(1).state is CompactionState.READY_FOR_CLEANING
+    with client.snapshot(["default.t"]) as snapshot:
+        assert len(asked.read(snapshot)) == 4
 
 
 # --- killed and retried ---------------------------------------------------------------------------------------------
@@ -208,7 +229,8 @@ def test_worker_that_is_slower_than_its_time_out_loses_its_request_to_one_other(
 
     def run(spec: JobSpec) -> JobResult:
         result = compact_lines(spec)
-        assert client.compactions.requeue_of_worker("a") == [1]
+        for held in client.compactions.of_worker("a"):
+            client.compactions.give_back(held, "a was slow")
         second.extend(run_worker(client, fs, compact_lines, "b"))
         return result
 

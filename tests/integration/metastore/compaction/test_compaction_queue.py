@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,
     TXN_COMPONENTS,
+    TXNS,
 )
 from tests.integration.metastore.compaction.requests import T, abort, change, rows, work, write
 
@@ -240,15 +241,64 @@ def test_the_history_is_purged_per_state(client: MetastoreClient) -> None:
 def test_what_dead_workers_hold_is_given_back(client: MetastoreClient) -> None:
     for number in range(4):
         client.compactions.enqueue(T, f"ds={number}")
-    for worker in ("host-1", "host-2", "hostess-1", "ho%t-1"):
+    for worker in ("host-1", "host-2", "host-3", "host-4"):
         client.compactions.claim(worker)
-    assert client.compactions.requeue_of_worker("host-") == [1, 2]
-    assert client.compactions.requeue_of_worker("ho%t") == [4]
     assert client.compactions.requeue_timed_out(3_600_000) == []
-    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 3_601_000))
-    assert client.compactions.requeue_timed_out(3_600_000) == [3]
-    assert {c.state for c in client.compactions.show()} == {S.INITIATED}
-    assert {c.worker_id for c in client.compactions.show()} == {None}
+    earlier = sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 3_601_000)
+    change(client, earlier.where(COMPACTION_QUEUE.c.CQ_ID != 2))
+    assert client.compactions.requeue_timed_out(3_600_000) == [1, 3, 4]
+    given_back = [c for c in client.compactions.show() if c.id != 2]
+    assert {(c.state, c.worker_id, c.start) for c in given_back} == {(S.INITIATED, None, None)}
+    assert (client.compactions.get(2).state, client.compactions.get(2).worker_id) == (S.WORKING, "host-2")
+
+
+@pytest.mark.every_database
+def test_the_request_of_a_worker_whose_txn_was_reaped_is_given_back(client: MetastoreClient) -> None:
+    """
+    t1  a Worker compacts in a txn, and dies
+    t2              the txn is aborted after hive.txn.timeout: nobody is at the request any more
+    t3              another Worker claims it; it has no txn yet, and is not taken for dead
+    """
+    client.compactions.enqueue(T)
+    request = client.compactions.claim("a")
+    assert request is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn)
+    change(client, sa.update(TXNS).values(TXN_LAST_HEARTBEAT=1000))
+    assert client.compactions.requeue_of_dead(300_000) == []
+    client.abort_txn(txn)
+    assert client.compactions.requeue_of_dead(300_000) == [1]
+    given_back = client.compactions.get(1)
+    assert (given_back.state, given_back.worker_id, given_back.txn_id) == (S.INITIATED, None, None)
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_TXN_ID=txn))  # as a Hive leaves it that gives back
+    assert client.compactions.claim("b") is not None
+    assert client.compactions.requeue_of_dead(300_000) == []
+
+
+def test_a_worker_that_may_still_notice_that_its_txn_was_aborted_keeps_its_request(client: MetastoreClient) -> None:
+    """Somebody aborts the txn of a Worker that is alive: it stops, and says itself what becomes of the request."""
+    client.compactions.enqueue(T)
+    request = client.compactions.claim("a")
+    assert request is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn)
+    client.abort_txn(txn)
+    assert client.compactions.requeue_of_dead(300_000) == []
+    client.compactions.mark_failed(request, "its txn was aborted")
+
+
+def test_the_request_of_a_hives_worker_waits_for_the_whole_time_out(client: MetastoreClient) -> None:
+    """When that worker ends after all, it ends whatever has its request's id by then."""
+    client.compactions.enqueue(T)
+    request = client.compactions.claim("hive-host-1", version="4.2.0")
+    assert request is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn)
+    client.abort_txn(txn)
+    change(client, sa.update(TXNS).values(TXN_LAST_HEARTBEAT=1000))
+    assert client.compactions.requeue_of_dead(300_000) == []
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=1000))
+    assert client.compactions.requeue_timed_out(3_600_000) == [1]
 
 
 def test_a_silent_worker_whose_txn_is_open_keeps_its_request(client: MetastoreClient) -> None:
@@ -272,7 +322,8 @@ def test_a_worker_that_lost_its_request_cannot_finish_it(client: MetastoreClient
     client.compactions.enqueue(T)
     a = client.compactions.claim("a")
     assert a is not None
-    client.compactions.requeue_of_worker("a")
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=1000))
+    assert client.compactions.requeue_timed_out(3_600_000) == [1]
     b = client.compactions.claim("b")
     assert b is not None
     txn = client.open_txn(type=TxnType.COMPACTION)
