@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
+from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem.absence import list_or_prove
 from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
-from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.format.partitions import is_escaped_twice, readings
 from airflow_hive_acid.maintenance.cleaner.dropped import DroppedPartition, remove_listed
 from airflow_hive_acid.maintenance.cleaner.owners import Owners
 from airflow_hive_acid.maintenance.cleaner.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.cleaner.staying import staying
-from airflow_hive_acid.maintenance.cleaner.trash import is_purged, lacking, may_be_restored
+from airflow_hive_acid.maintenance.cleaner.superfluous import find_superfluous, is_below
+from airflow_hive_acid.maintenance.cleaner.trash import is_purged, lacking
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
 from airflow_hive_acid.maintenance.warehouse.fences import FenceReport, fence_aborted
@@ -36,7 +36,7 @@ from airflow_hive_acid.metastore.protocol import pins_on
 from airflow_hive_acid.metastore.txns import take_snapshot, txn_facts, valid_write_ids, was_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.maintenance.cleaner.rules import CleaningDecision
     from airflow_hive_acid.maintenance.cleaner.staying import Hold
+    from airflow_hive_acid.maintenance.cleaner.superfluous import Superfluous
     from airflow_hive_acid.maintenance.cleaner.trash import Trash
     from airflow_hive_acid.maintenance.decisions import Number
     from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
@@ -65,19 +66,6 @@ class _Looked:
     decision: CleaningDecision
     write_ids: ValidWriteIdList
     pins: tuple[PinnedTable, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Superfluous:
-    """A directory or file that nobody needs any more.
-
-    :param restorable: whether it may go to the trash: it holds nothing of aborted txns (R13).
-    :param mixed: it holds rows of aborted txns among others.
-    """
-
-    entry: FileInfo
-    restorable: bool = False
-    mixed: bool = False
 
 
 class Cleaning:
@@ -223,12 +211,12 @@ class Cleaning:
         aborted, fences, must_look_again = self._fence_aborted()
         listing = self._list(location)
         held = HeldByPins.of(looked.pins, request.resource, listing)
-        superfluous = self._superfluous(listing, looked.write_ids, looked.horizon.txns(), held)
+        superfluous = find_superfluous(listing, looked.write_ids, looked.horizon.txns(), held)
         self._dispose(location, superfluous, table, self._lacking(listing, superfluous, looked, held))
         gone = set(self._removed)
         if must_look_again and not self._dry_run:
             listing, gone = self._list(location), set()
-        left = self._left([info for info in listing if not _is_below(info, gone)], held)
+        left = self._left([info for info in listing if not is_below(info, gone)], held)
         self._kept = [found.entry.path for found in left] + held.paths
         numbers = {**looked.decision.numbers, "removed": len(self._removed), "left": len(left)}
         if held.paths:
@@ -295,7 +283,7 @@ class Cleaning:
         self._places.require_absent(resource.database, location, owner_of)
 
     def _lacking(
-        self, listing: Sequence[FileInfo], found: Sequence[_Superfluous], looked: _Looked, held: HeldByPins
+        self, listing: Sequence[FileInfo], found: Sequence[Superfluous], looked: _Looked, held: HeldByPins
     ) -> list[FileInfo]:
         """What a batch will lack, if there is a trash."""
         if self._trash is None:
@@ -305,7 +293,7 @@ class Cleaning:
         return lacking(listing, going, others, looked.write_ids, looked.horizon.txns())
 
     def _dispose(
-        self, location: str, superfluous: Sequence[_Superfluous], table: Table | None, lacks: Sequence[FileInfo]
+        self, location: str, superfluous: Sequence[Superfluous], table: Table | None, lacks: Sequence[FileInfo]
     ) -> None:
         """Delete what nobody needs; move to the trash what may be wanted back.
 
@@ -328,39 +316,7 @@ class Cleaning:
                 self._filesystem.delete(found.entry.path, inside=location)
                 self._removed.append(found.entry.path)
 
-    def _superfluous(
-        self,
-        listing: Sequence[FileInfo],
-        write_ids: ValidWriteIdList,
-        txns: ValidTxnList,
-        held: HeldByPins = NOTHING_HELD,
-    ) -> list[_Superfluous]:
-        """Directories and original files that this list makes obsolete or aborted, none above the compaction's mark.
-
-        :param held: what pins still read; it stays.
-        """
-        by_path = {info.relative: info for info in listing}
-        try:
-            state = acid_state(entries(listing), write_ids, txns)
-        except SnapshotTooOldError:
-            # A later compaction was cleaned up after first, and took with it what this one had replaced.
-            return []
-        highest = write_ids.high_watermark
-        obsolete = [d for d in state.obsolete if d.directory.max_write_id <= highest]
-        aborted = [d.name for d in state.aborted if d.directory.max_write_id <= highest]
-        gone = {*(d.name for d in obsolete), *aborted}
-        found = {d.name: may_be_restored(d, write_ids) for d in obsolete}
-        found |= {file.path: True for file in state.obsolete_originals}
-        found |= dict.fromkeys(aborted, False)
-        kept = held.note(found, by_path)
-        found = {path: restorable for path, restorable in found.items() if path not in kept}
-        gone -= kept
-        mixed = {path for path, restorable in found.items() if not restorable} - set(aborted)
-        found |= {path: False for path in by_path if _is_left_over(path, by_path.keys() - gone)}
-        there = {path: by_path[path] for path in found if path in by_path}
-        return [_Superfluous(entry, found[path], path in mixed) for path, entry in there.items()]
-
-    def _left(self, listing: Sequence[FileInfo], held: HeldByPins = NOTHING_HELD) -> list[_Superfluous]:
+    def _left(self, listing: Sequence[FileInfo], held: HeldByPins = NOTHING_HELD) -> list[Superfluous]:
         """What is superfluous up to the compaction's mark by lists that are taken now."""
         name = self._request.resource.table_name
         gap = self._client.gap_timeout_ms
@@ -368,7 +324,7 @@ class Cleaning:
         if not self._dry_run:
             self._note_sizes(listing, fresh.write_ids[name].for_compactor(), fresh.valid_txns)
         write_ids = fresh.write_ids[name].for_cleaner(self._request.highest_write_id or 0)
-        return self._superfluous(listing, write_ids, fresh.valid_txns, held)
+        return find_superfluous(listing, write_ids, fresh.valid_txns, held)
 
     def _note_sizes(self, listing: Sequence[FileInfo], write_ids: ValidWriteIdList, txns: ValidTxnList) -> None:
         """Note how large it is now; a record that cannot be written keeps nothing from being cleaned."""
@@ -441,7 +397,7 @@ class Cleaning:
         :return: URIs of what has gone.
         """
         if self._trash is not None:
-            found = self._superfluous(listing, looked.write_ids, looked.horizon.txns())
+            found = find_superfluous(listing, looked.write_ids, looked.horizon.txns())
             lacks = self._lacking(listing, found, looked, NOTHING_HELD)
             self._dispose(location, [one for one in found if one.restorable], table, lacks)
         return self._removed
@@ -491,21 +447,3 @@ class Cleaning:
             self._request.resource, kind, reason, numbers or {}, tuple(self._removed),
             (*blocked_by, *map(str, holders)), self._request.id, holders, tuple(self._trashed), tuple(self._kept),
         )  # fmt: skip
-
-
-def _is_below(info: FileInfo, gone: Set[str]) -> bool:
-    """Whether an entry of a listing is one of those that are gone, or in one of them."""
-    if not gone or info.path in gone:
-        return bool(gone)
-    root = info.path[: -len(info.relative)]
-    parts = info.relative.split("/")
-    return any(root + "/".join(parts[:depth]) in gone for depth in range(1, len(parts)))
-
-
-def _is_left_over(path: str, staying: Set[str]) -> bool:
-    """Whether a path is a copy that a reader made of a streaming delta, and the delta does not stay.
-
-    Whoever may need the copy may need the delta, so it goes no earlier.
-    """
-    source = source_of_flushed_copy(path)
-    return source is not None and source not in staying
