@@ -16,25 +16,11 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import ExceedsMaxLeaseTimeError, InvalidArgumentsError, LeaseEndedError
 from airflow_hive_acid.metastore.database.backend import Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.database.clock import now_ms
-from airflow_hive_acid.metastore.database.wakeups import LeaseWaiter
 from airflow_hive_acid.metastore.leases import rows
+from airflow_hive_acid.metastore.leases.attempts import Attempts
 from airflow_hive_acid.metastore.leases.expiry import expire, expire_lock
 from airflow_hive_acid.metastore.leases.extensions import extend_at_once
-from airflow_hive_acid.metastore.leases.grants import (
-    Blocked,
-    Granted,
-    GuardMissingError,
-    Request,
-    give_back,
-    grab,
-    granted_to,
-    judge,
-    look_steps,
-    utc,
-    wake_next,
-    what_passes,
-    with_hive_id,
-)
+from airflow_hive_acid.metastore.leases.grants import Request, utc, wake_next, what_passes
 from airflow_hive_acid.metastore.leases.holders import held_step, lock_and_look, look
 from airflow_hive_acid.metastore.leases.model import (
     HiveLease,
@@ -49,7 +35,7 @@ from airflow_hive_acid.metastore.leases.model import (
     wait_seconds,
 )
 from airflow_hive_acid.metastore.leases.objects import covers, resolve_objects
-from airflow_hive_acid.metastore.leases.queue import WaitingGrab, wait_in_line
+from airflow_hive_acid.metastore.leases.queue import WaitingGrab, granted_in_time
 from airflow_hive_acid.metastore.names.objects import info
 from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 
@@ -76,7 +62,7 @@ class Leases:
         self, database: Database, settings: Settings, user: str, host: str, end_dead: Callable[[int], bool]
     ) -> None:
         self._database = database
-        self._end_dead = end_dead
+        self._attempts = Attempts(database, end_dead)
         self._user, self._host = user, host
         self._longest_ms = settings.milliseconds("hive.acid.lease.max.time")
         self._mirror = settings.string("hive.acid.lease.mirror")
@@ -111,7 +97,8 @@ class Leases:
         """
         again, secret = secret is not None, secret or new_secret()
         request = self._request(objs, lease_duration_sec, lease_type, user, mirror, secret)
-        granted = self._wait(request, wait_seconds(lease_wait_duration_sec), sleep, again=again)
+        patience = wait_seconds(lease_wait_duration_sec)
+        granted = granted_in_time(self._database, self._attempts, request, patience, sleep, again=again)
         return Lease(
             granted.lease_id, secret, request.objects, request.user, granted.start, granted.end,
             request.duration_ms / 1000,
@@ -135,11 +122,7 @@ class Leases:
         """
         secret = secret or new_secret()
         request = self._request(objs, lease_duration_sec, lease_type, user, mirror, secret)
-        request = replace(request, ticket=ticket)
-        return WaitingGrab(
-            request, secret, lambda now: self._try(now, queue=True, again=True), self._peek, self._withdraw,
-            lambda now: self._database.run(lambda connection: give_back(connection, now), hot=True),
-        )  # fmt: skip
+        return WaitingGrab(replace(request, ticket=ticket), secret, self._attempts)
 
     def confirm_lease(self, lease: Lease) -> bool:
         """Whether a lease is held now, with all the objects of the handle: the fencing check."""
@@ -355,88 +338,7 @@ class Leases:
         """Whether our tables are there: a metastore of an earlier version knows no leases."""
         return self._database.read(lambda connection: self._database.features(connection).leases)
 
-    # --- waiting --------------------------------------------------------------------------------------------------
-
-    def _wait(
-        self, request: Request, patience: float, sleep: Callable[[float], bool] | None, *, again: bool = False
-    ) -> Granted:
-        if not patience:
-            answer = self._try(request, queue=False, again=again)
-            if isinstance(answer, Blocked):
-                raise answer.error(request.objects, 0)
-            return answer
-        with self._database.own_connection() as own:
-            waiter = None if own is None else LeaseWaiter(own)
-            request = replace(request, listens=waiter is not None)
-            answer = self._try(request, queue=True, again=again)
-            if isinstance(answer, Blocked):
-                answer = wait_in_line(
-                    request, answer, patience, lambda now: self._try(now, queue=True), self._peek, self._withdraw,
-                    sleep, waiter,
-                )  # fmt: skip
-            if waiter is not None:
-                waiter.stop()
-            return answer
-
-    def _try(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
-        """Be granted a lease, or be told what is in the way; txns whose owners are gone are not."""
-        answer = self._try_once(request, queue=queue, again=again)
-        while isinstance(answer, Blocked) and answer.txn_id is not None and self._end_dead(answer.txn_id):
-            answer = self._try_once(replace(request, ticket=answer.ticket), queue=queue)
-        return answer
-
-    def _try_once(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
-        tried = again
-
-        def operation(connection: Connection) -> Granted | Blocked:
-            nonlocal tried
-            again, tried = tried, True
-            if again:
-                # The answer to an earlier try may have been lost: nobody else has this secret.
-                live = [row.lease for row in granted_to(connection, request)]
-                if {each.place for each in live} >= {each.place for each in request.objects}:
-                    return Granted(live[0].lease_id, live[0].start_utc, min(each.end_utc for each in live))
-            return grab(connection, request, queue=queue)
-
-        while True:
-            try:
-                return self._database.run(operation, hot=True)
-            except GuardMissingError:
-                tried = again
-                self._make_guards(request)
-
-    def _make_guards(self, request: Request) -> None:
-        def operation(connection: Connection) -> None:
-            for db, tbl in sorted({each.table for each in request.objects}):
-                place = {"db": db, "tbl": tbl}
-                if connection.execute(rows.FIND_GUARD, place).first() is None:
-                    connection.execute(rows.INSERT_GUARD, place)
-
-        # A racer may insert first; then there is a row, which is all that is wanted.
-        self._database.run(operation, retry_duplicates=True)
-
-    def _peek(self, request: Request) -> Blocked | None:
-        """Look without locking anything, so that those who wait do not disturb those who work; None: it may be free."""
-
-        def operation(connection: Connection) -> Blocked | None:
-            mine = with_hive_id(connection, request)
-            now, *found = execute_batch(connection, [rows.NOW, *look_steps(mine)])
-            answer = judge(mine, found, int(now.rows[0][0]))
-            return answer if isinstance(answer, Blocked) else None
-
-        return self._database.look(operation)
-
-    def _withdraw(self, request: Request) -> None:
-        ticket = request.ticket
-        if ticket is None:
-            return
-
-        def operation(connection: Connection) -> None:
-            hive_id = with_hive_id(connection, request).hive_id
-            execute_batch(connection, [*rows.guard_steps(request.objects), *rows.leave_steps(ticket, hive_id)])
-            finish_batch(connection, wake_next(connection, request.objects))
-
-        self._database.run(operation, hot=True)
+    # --- what is asked for ----------------------------------------------------------------------------------------
 
     def _request(
         self,

@@ -11,14 +11,16 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.leases.grants import Granted
+from airflow_hive_acid.metastore.database.wakeups import LeaseWaiter
+from airflow_hive_acid.metastore.leases.grants import Blocked, Granted
 from airflow_hive_acid.metastore.leases.model import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.metastore.database.wakeups import LeaseWaiter
-    from airflow_hive_acid.metastore.leases.grants import Blocked, Request
+    from airflow_hive_acid.metastore.database.database import Database
+    from airflow_hive_acid.metastore.leases.attempts import Attempts
+    from airflow_hive_acid.metastore.leases.grants import Request
 
 STAY_SECONDS = 10.0
 """So often somebody who waits confirms his place in the queue."""
@@ -28,22 +30,50 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
 """Where nobody is called."""
 
 
+def granted_in_time(
+    database: Database,
+    attempts: Attempts,
+    request: Request,
+    patience: float,
+    sleep: Callable[[float], bool] | None = None,
+    *,
+    again: bool = False,
+) -> Granted:
+    """Be granted a lease, at once or when it is this one's turn.
+
+    :param patience: seconds; 0 does not wait.
+    :param sleep: as of :func:`wait_in_line`.
+    :param again: there may have been a try before, whose answer was lost.
+    :raises LeaseAlreadyExistsError: when it was not granted in time.
+    """
+    if not patience:
+        answer = attempts.attempt(request, queue=False, again=again)
+        if isinstance(answer, Blocked):
+            raise answer.error(request.objects, 0)
+        return answer
+    with database.own_connection() as own:
+        waiter = None if own is None else LeaseWaiter(own)
+        request = replace(request, listens=waiter is not None)
+        answer = attempts.attempt(request, again=again)
+        if isinstance(answer, Blocked):
+            answer = wait_in_line(request, answer, patience, attempts, sleep, waiter)
+        if waiter is not None:
+            waiter.stop()
+        return answer
+
+
 def wait_in_line(
     request: Request,
     answer: Blocked,
     patience: float,
-    attempt: Callable[[Request], Granted | Blocked],
-    peek: Callable[[Request], Blocked | None],
-    leave: Callable[[Request], None],
+    attempts: Attempts,
     sleep: Callable[[float], bool] | None = None,
     waiter: LeaseWaiter | None = None,
 ) -> Granted:
     """Wait, in the place in the queue that ``answer`` gave, until the lease is granted.
 
     :param patience: seconds.
-    :param attempt: grants it, or keeps the place in the queue.
-    :param peek: looks without locking anything; None when it may be free.
-    :param leave: gives the place in the queue up; called unless the lease is granted.
+    :param attempts: keep the place in the queue, until the lease is granted; else it is given up.
     :param sleep: sleeps so many seconds, and says whether it was called; tests give their own.
     :param waiter: sleeps until its ticket is called, where that is possible.
     :raises LeaseAlreadyExistsError: when it was not granted in time.
@@ -62,15 +92,15 @@ def wait_in_line(
                 called = waiter.nap(lasts, request.ticket or 0)
                 if not waiter.hears:
                     # The server may have crashed and forgotten the place, whose number is somebody else's then.
-                    leave(request)
+                    attempts.withdraw(request)
                     request, waiter, called = replace(request, ticket=None, listens=False), None, True
             else:
                 called = (sleep or _sleep)(lasts)
             now = time.monotonic()
             # Whoever was called need not look first: it is his turn.
-            seen = None if called else peek(request)
+            seen = None if called else attempts.peek(request)
             if seen is None or now - stayed > STAY_SECONDS:
-                last = attempt(request)
+                last = attempts.attempt(request)
                 if isinstance(last, Granted):
                     request = replace(request, ticket=None)
                     return last
@@ -80,7 +110,7 @@ def wait_in_line(
     finally:
         # Given up, or interrupted: nobody is to wait behind us.
         if request.ticket is not None:
-            leave(request)
+            attempts.withdraw(request)
 
 
 def _sleep(seconds: float) -> bool:
@@ -91,24 +121,11 @@ def _sleep(seconds: float) -> bool:
 class WaitingGrab:
     """A lease that is wanted, and waited for as long as somebody looks; made by ``leases.waiting_grab``.
 
-    :param attempt: grants it, or takes or keeps a place in the queue.
-    :param peek: looks without locking anything; None when it may be free.
-    :param leave: gives a place in the queue up.
-    :param give_back: drops what was granted to the secret.
     :ivar blocked: what was in the way at the last look; None before.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        secret: str,
-        attempt: Callable[[Request], Granted | Blocked],
-        peek: Callable[[Request], Blocked | None],
-        leave: Callable[[Request], None],
-        give_back: Callable[[Request], None],
-    ) -> None:
-        self._request, self._secret = request, secret
-        self._attempt, self._peek, self._leave, self._give_back = attempt, peek, leave, give_back
+    def __init__(self, request: Request, secret: str, attempts: Attempts) -> None:
+        self._request, self._secret, self._attempts = request, secret, attempts
         self._stayed: float | None = None
         self.blocked: Blocked | None = None
 
@@ -121,11 +138,11 @@ class WaitingGrab:
         """The lease, once it is granted; None while something is in the way."""
         now = time.monotonic()
         if self._stayed is not None and now - self._stayed <= STAY_SECONDS:
-            seen = self._peek(self._request)
+            seen = self._attempts.peek(self._request)
             if seen is not None:
                 self.blocked = seen
                 return None
-        answer = self._attempt(self._request)
+        answer = self._attempts.attempt(self._request, again=True)
         if isinstance(answer, Granted):
             self._request = request = replace(self._request, ticket=None)
             return Lease(
@@ -141,9 +158,9 @@ class WaitingGrab:
         request, self._request = self._request, replace(self._request, ticket=None)
         self._stayed = None
         if request.ticket is not None:
-            self._leave(request)
+            self._attempts.withdraw(request)
 
     def give_up(self) -> None:
         """Stop waiting, and give back what was granted meanwhile, whoever has looked: a process of before, too."""
         self.withdraw()
-        self._give_back(self._request)
+        self._attempts.give_back(self._request)
