@@ -1,6 +1,7 @@
 """How a txn lives: begin, wait for locks, hand over, commit; the transactions of DDL and of batches; pins.
 
-Several verbs in the order that the protocol demands. What a verb does stands in the rooms below.
+Several verbs in the order that the protocol demands. What a verb does stands in the rooms below. Imports
+``metastore.verbs`` and below.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     )
     from airflow_hive_acid.metastore.protocol.lock_wait import wait_until_granted
     from airflow_hive_acid.metastore.protocol.lock_watch import GivenUp, Granted, LockWatch, Watched
-    from airflow_hive_acid.metastore.protocol.pins import Pins, pins_on
+    from airflow_hive_acid.metastore.protocol.pin_rows import pins_on
+    from airflow_hive_acid.metastore.protocol.pins import Pins
     from airflow_hive_acid.metastore.protocol.table_uses import TableUse
     from airflow_hive_acid.metastore.protocol.transaction import ReaderSnapshot, Transaction, read_document
 else:
@@ -63,7 +65,7 @@ else:
             "open_batch": "hive_batches",
             "partition_lock": "ddl",
             "patiently": "handover",
-            "pins_on": "pins",
+            "pins_on": "pin_rows",
             "prepare": "begin",
             "read_document": "transaction",
             "read_position": "hive_batches",

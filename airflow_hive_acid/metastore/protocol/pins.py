@@ -12,7 +12,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import (
     HiveAcidError,
@@ -24,14 +24,13 @@ from airflow_hive_acid.errors import (
     TablePinnedError,
     TxnAbortedError,
 )
-from airflow_hive_acid.format.jobs import PartitionRef
-from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.compaction.cleaning import clean_again
 from airflow_hive_acid.metastore.database.backend import lock_open_txns
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.metastore.protocol.begin import begin
+from airflow_hive_acid.metastore.protocol.pin_rows import pins_on, read_pins
 from airflow_hive_acid.metastore.protocol.table_uses import table_uses
 from airflow_hive_acid.metastore.protocol.transaction import ReaderSnapshot
 from airflow_hive_acid.metastore.schema.hive_transactions import MIN_HISTORY_WRITE_ID, TXNS
@@ -63,15 +62,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.verbs import Verbs
 
 _P, _T, _H = HIVE_ACID_PIN.c, HIVE_ACID_PIN_TABLE.c, HIVE_ACID_PIN_HELD.c
-_OPEN = case((TXNS.c.TXN_STATE == "o", 1), else_=0)
-_PINS = select(
-    _P.HPN_ID, _P.HPN_NAME, _P.HPN_STATE, _P.HPN_TXNID, _P.HPN_CREATED, _P.HPN_EXPIRES, _P.HPN_MAX_BYTES,
-    _P.HPN_BYTES, _P.HPN_USER, _P.HPN_COMMENT, _P.HPN_ENDED, _P.HPN_END_TXNID, _P.HPN_REASON, _P.HPN_TXNS, _OPEN,
-).outerjoin(TXNS, TXNS.c.TXN_ID == _P.HPN_TXNID).order_by(_P.HPN_ID)  # fmt: skip
-_NAMES = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE).order_by(_T.HPT_DATABASE, _T.HPT_TABLE)
-_SEEN = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE, _T.HPT_WRITE_IDS, _T.HPT_PARTITIONS)
-_SEEN_HERE = _SEEN.where(_T.HPT_DATABASE == bindparam("db"), _T.HPT_TABLE == bindparam("tbl"))
-_ACTIVE_PINS = _PINS.where(_P.HPN_STATE == PinState.ACTIVE.value)
 _FORGETTABLE = select(_P.HPN_ID).where(
     _P.HPN_STATE == PinState.SETTLED.value, _P.HPN_ENDED < clock_ms() - bindparam("age")
 )
@@ -79,11 +69,6 @@ _LOCK = select(_P.HPN_ID, _P.HPN_EXPIRES, _P.HPN_TXNID).where(_P.HPN_LIVE == bin
 _GRACE_MS = 600_000
 """So long after a pin has expired a Hive's reaper ends its txn, if nobody of ours has and its time-out is ours."""
 _STATE = select(_P.HPN_STATE).where(_P.HPN_ID == bindparam("pin")).with_for_update()
-_KEPT = _P.HPN_STATE != PinState.SETTLED.value
-_PINS_HERE = _PINS.where(
-    _KEPT,
-    _P.HPN_ID.in_(select(_T.HPT_PIN).where(_T.HPT_DATABASE == bindparam("db"), _T.HPT_TABLE == bindparam("tbl"))),
-)
 _OLDER_OPEN = (
     select(TXNS.c.TXN_ID)
     .where(TXNS.c.TXN_STATE == "o", TXNS.c.TXN_ID <= bindparam("end"), TXNS.c.TXN_ID.not_in(PINNED))
@@ -93,14 +78,6 @@ _BEAT = update(TXNS).where(TXNS.c.TXN_ID == bindparam("txn_id"), TXNS.c.TXN_STAT
 _KEEP_ALL = (
     update(MIN_HISTORY_WRITE_ID).where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == bindparam("txn_id")).values(MH_WRITEID=1)
 )
-
-
-def pins_on(connection: Connection, table: TableName) -> list[PinnedTable]:
-    """What all pins see of a table for which something is still kept."""
-    here = {"db": table.database, "tbl": table.name}
-    found = {pin.id: (pin, txns) for pin, txns in _read(connection, _PINS_HERE, here)}
-    seen = ((row.HPT_PIN, row) for row in connection.execute(_SEEN_HERE, here))
-    return [_pinned(row, *found[pin_id]) for pin_id, row in seen if pin_id in found]
 
 
 class Pins:
@@ -236,8 +213,7 @@ class Pins:
         """
         if not self._has_tables():
             return []
-        wanted = _PINS if ended else _ACTIVE_PINS
-        return [pin for pin, _ in self._database.read(lambda connection: _read(connection, wanted))]
+        return self._database.read(lambda connection: read_pins(connection, ended=ended))
 
     def get(self, name: str) -> Pin:
         """A pin that may be read.
@@ -461,45 +437,3 @@ class Pins:
         row = connection.execute(_LOCK, {"name": pin.name}).first()
         if row is None or row.HPN_ID != pin.id:
             raise NoSuchPinError(f"{pin} has ended meanwhile")
-
-
-def _read(connection: Connection, wanted: Any, parameters: Mapping[str, str] | None = None) -> list[tuple[Pin, str]]:
-    rows = connection.execute(wanted, parameters).all()
-    now = now_ms(connection) if rows else 0
-    tables: dict[int, list[str]] = {row.HPN_ID: [] for row in rows}
-    for pin, database, table in connection.execute(_NAMES) if rows else ():
-        if pin in tables:
-            tables[pin].append(f"{database}.{table}")
-    found = []
-    for row in rows:
-        (
-            id_,
-            name,
-            state,
-            txn_id,
-            created,
-            expires,
-            budget,
-            held,
-            user,
-            comment,
-            ended,
-            end_txn,
-            reason,
-            txns,
-            is_open,
-        ) = row
-        pin = Pin(
-            id_, name, PinState(state), txn_id, created, expires, budget, held, user, comment, tuple(tables[id_]),
-            ended, end_txn, reason, bool(is_open), now,
-        )  # fmt: skip
-        found.append((pin, txns))
-    return found
-
-
-def _pinned(row: Any, pin: Pin, txns: str) -> PinnedTable:
-    _, database, table, write_ids, partitions = row
-    listed = None
-    if partitions is not None:
-        listed = tuple(PartitionRef(name, location, tuple(values)) for name, location, values in json.loads(partitions))
-    return PinnedTable(pin, f"{database}.{table}", ValidTxnList.parse(txns), ValidWriteIdList.parse(write_ids), listed)
