@@ -27,10 +27,18 @@ from airflow_hive_acid.metastore.catalog import (
     without_column_statistics,
     without_skew,
 )
-from airflow_hive_acid.metastore.replica import OVERWRITTEN, TARGET_FOR, policies_of
-from airflow_hive_acid.metastore.txns import STATISTICS_ACCURATE, moves_with_commits
+from airflow_hive_acid.metastore.replica import TARGET_FOR, policies_of
 from airflow_hive_acid.replication.dumps.dump import DATA, Dump, Scope
-from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID, ObjectState, may_drop, may_import
+from airflow_hive_acid.replication.dumps.parameters import (
+    PURGE,
+    TRANSLATED,
+    inexact,
+    lasting,
+    of_metadata,
+    of_partition,
+    with_data,
+)
+from airflow_hive_acid.replication.dumps.state_ids import STATE_ID, ObjectState, may_drop, may_import
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -39,8 +47,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.names import TableName
 
 VIEW = "VIRTUAL_VIEW"
-_TRANSLATED, _PURGE = "TRANSLATED_TO_EXTERNAL", "external.table.purge"
-_OF_THE_CHANGE = ("transient_lastDdlTime", "last_modified_by", "last_modified_time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +182,7 @@ def _plan_metadata(
         after = replace(
             _table_after(dump, plan, before, now),
             type=before.type, write_id=before.write_id,
-            properties=_changed_parameters(before.properties, _source(dump).properties, held, state, now),
+            properties=of_metadata(before.properties, _source(dump).properties, held, state, now),
         )  # fmt: skip
         return replace(plan, reason=verdict.reason, table=TableWrite(after, before, dump.shared_columns))
     if before is None:
@@ -189,7 +195,7 @@ def _plan_metadata(
         if stored is None or not verdict.accepted:
             unchanged.append((part.name, verdict.reason))
             continue
-        parameters = _changed_parameters(stored.properties, part.properties, held, state, now)
+        parameters = of_metadata(stored.properties, part.properties, held, state, now)
         place = stored.storage.location
         after_part = _partition_after(part, plan.name, place, stored.created, parameters)
         writes.append(PartitionWrite(replace(after_part, write_id=stored.write_id), stored))
@@ -282,20 +288,20 @@ def _after_data(dump: Dump, plan: ImportPlan, before: Table | None, asked: Asked
     if before is not None and held.metadata_id is not None and held.metadata_id >= _state(dump):
         # Its metadata is newer already, and never goes back.
         parameters = {**before.properties, STATE_ID: str(dump.state_id)}
-        return replace(before, properties=_inexact(parameters))
+        return replace(before, properties=inexact(parameters))
     after = _table_after(dump, plan, before, now)
-    parameters = _tagged(after.properties, dump, now)
+    parameters = with_data(after.properties, dump.state_id, now)
     if before is None and not dump.whole_table and dump.state_id is not None:
         # Its other partitions are not here: an import of the whole table, and a drop, are newer than that.
         parameters[STATE_ID] = "0"
     if before is not None:
-        return replace(after, type=before.type, properties={**parameters, **_kind_of(before.properties)})
+        return replace(after, type=before.type, properties={**parameters, **lasting(before.properties)})
     if asked.external and not is_transactional(parameters):
-        parameters = {k: v for k, v in parameters.items() if k not in (_TRANSLATED, _PURGE)} | {"EXTERNAL": "TRUE"}
+        parameters = {k: v for k, v in parameters.items() if k not in (TRANSLATED, PURGE)} | {"EXTERNAL": "TRUE"}
         return replace(after, type=EXTERNAL_TABLE, properties=parameters)
     if after.type == MANAGED_TABLE and not is_transactional(parameters):
         # As Hive's metastore translates it: its files still go with it.
-        parameters |= {"EXTERNAL": "TRUE", _TRANSLATED: "TRUE", _PURGE: "TRUE"}
+        parameters |= {"EXTERNAL": "TRUE", TRANSLATED: "TRUE", PURGE: "TRUE"}
         return replace(after, type=EXTERNAL_TABLE, properties=parameters)
     return replace(after, properties=parameters)
 
@@ -325,9 +331,9 @@ def _partition_write(
     place = None if stored is None else stored.storage.location
     place = place or paths.join(plan.location, part.name)
     if stored is not None and state is not None and held.metadata_id is not None and held.metadata_id >= state:
-        parameters = _inexact({**stored.properties, STATE_ID: str(state)})
+        parameters = inexact({**stored.properties, STATE_ID: str(state)})
         return PartitionWrite(replace(stored, properties=parameters), stored)
-    parameters = _clean(part.properties, now) | ({} if state is None else {STATE_ID: str(state)})
+    parameters = of_partition(part.properties, now) | ({} if state is None else {STATE_ID: str(state)})
     created = now if stored is None else stored.created
     return PartitionWrite(
         _partition_after(part, plan.name, place, created, without_column_statistics(parameters)), stored
@@ -345,44 +351,6 @@ def _partition_after(
 
 def _moved(storage: Storage, location: str | None) -> Storage:
     return replace(without_skew(storage), location=location)
-
-
-def _tagged(parameters: Mapping[str, str], dump: Dump, now: int) -> dict[str, str]:
-    tags = {} if dump.state_id is None else {STATE_ID: str(dump.state_id)}
-    cleaned = _clean(parameters, now)
-    return without_column_statistics(_inexact(cleaned) if is_transactional(parameters) else cleaned) | tags
-
-
-def _changed_parameters(
-    before: Mapping[str, str], source: Mapping[str, str], held: ObjectState, state: int, now: int
-) -> dict[str, str]:
-    """The parameters of an object whose metadata alone changes: state id and kind stay, statistics go."""
-    tags = {STATE_ID: str(held.state_id)} if held.state_id is not None else {}
-    tags |= held.after_import(state, metadata_only=True)
-    # Where streams stand comes with rows (acid.sync), and stays where these end.
-    tags |= {k: v for k, v in before.items() if moves_with_commits(k)}
-    source = {k: v for k, v in source.items() if not moves_with_commits(k)}
-    return _inexact(_clean({**_altered(before), **source}, now)) | _kind_of(before) | tags
-
-
-def _kind_of(parameters: Mapping[str, str]) -> dict[str, str]:
-    """What stays as it is at the destination: which kind of table it is, and which of its states were never here."""
-    return {k: parameters[k] for k in ("EXTERNAL", _TRANSLATED, _PURGE, OVERWRITTEN) if k in parameters}
-
-
-def _clean(parameters: Mapping[str, str], now: int) -> dict[str, str]:
-    kept = {k: v for k, v in parameters.items() if k not in (*_OF_THE_CHANGE, STATE_ID, METADATA_STATE_ID, OVERWRITTEN)}
-    # That columns may have had other names is known at the destination, too: its files are those of the source.
-    altered = dict.fromkeys(_altered(parameters), str(now))
-    return {**kept, **altered, "transient_lastDdlTime": str(now)}
-
-
-def _altered(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in parameters.items() if k == "last_modified_time"}
-
-
-def _inexact(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in parameters.items() if key != STATISTICS_ACCURATE}
 
 
 # --- checks -------------------------------------------------------------------------------------------------------
@@ -485,7 +453,7 @@ def _location(asked: Asked, before: Table | None, database: Database, source: Ta
         return before.storage.location or ""
     if asked.location is not None:
         return check_location(asked.location)
-    external = source.type == EXTERNAL_TABLE and source.properties.get(_TRANSLATED, "").lower() != "true"
+    external = source.type == EXTERNAL_TABLE and source.properties.get(TRANSLATED, "").lower() != "true"
     if external and asked.external_root is not None and source.storage.location:
         segments = paths.parse_location(source.storage.location).segments
         return paths.join(check_location(asked.external_root), *segments)
