@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.identifiers import quoted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,7 @@ class OrderTerm:
     nulls_first: bool | None = None
 
     def __str__(self) -> str:
-        name = self.column if _PLAIN.fullmatch(self.column) else "`" + self.column.replace("`", "``") + "`"
+        name = self.column if _PLAIN.fullmatch(self.column) else quoted_name(self.column)
         direction = {None: "", True: " ASC", False: " DESC"}[self.ascending]
         nulls = {None: "", True: " NULLS FIRST", False: " NULLS LAST"}[self.nulls_first]
         return f"{name}{direction}{nulls}"

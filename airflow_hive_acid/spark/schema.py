@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format.identifiers import quoted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -165,7 +166,7 @@ def cheapest_column(row: T.StructType) -> str | None:
 
 def quoted(*names: str) -> str:
     """A (qualified) name in Spark SQL, whatever characters it has."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+    return quoted_name(*names)
 
 
 def sql_type(kind: T.DataType) -> str:

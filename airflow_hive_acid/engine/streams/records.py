@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.format.identifiers import quoted_name
 from airflow_hive_acid.format.jobs import RECORDS, Column, Source
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.python_versions import datetime_of
@@ -104,7 +105,7 @@ class RecordColumns:
 
 
 def _expression(column: Column) -> str:
-    name = "`" + column.name.lower().replace("`", "``") + "`"
+    name = quoted_name(column.name.lower())
     # Binary values are base64 in JSON, and plain columns are read as text.
     return f"unbase64(cast({name} AS string)) AS {name}" if column.type.strip().lower() == "binary" else name
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from airflow_hive_acid.format.identifiers import quoted_name
 from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.metastore.names import TableName
 
@@ -143,7 +144,7 @@ class DropDatabaseCommand:
     @property
     def sql(self) -> str:
         """As Hive would be told."""
-        return f"DROP DATABASE IF EXISTS {_quote(self.database)} CASCADE"
+        return f"DROP DATABASE IF EXISTS {quoted_name(self.database)} CASCADE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +252,8 @@ class ReplicationTaskFactory(Protocol):
         """The task of one event. Every event has one, if only to say that nothing is done."""
 
 
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _quoted(table: TableName) -> str:
-    return f"{_quote(table.database)}.{_quote(table.name)}"
+    return quoted_name(table.database, table.name)
 
 
 def _literal(text: str) -> str:
@@ -266,6 +263,6 @@ def _literal(text: str) -> str:
 def _partition_specs(partitions: tuple[str, ...]) -> str:
     specs = []
     for name in partitions:
-        pairs = ", ".join(f"{_quote(key)}={_literal(value)}" for key, value in parse_partition_name(name))
+        pairs = ", ".join(f"{quoted_name(key)}={_literal(value)}" for key, value in parse_partition_name(name))
         specs.append(f" PARTITION ({pairs})")
     return ",".join(specs)

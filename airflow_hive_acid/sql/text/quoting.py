@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from airflow_hive_acid.format.identifiers import quoted_name
 from airflow_hive_acid.sql.text.source import HiveSql
 
 
 def identifier(name: str) -> str:
     """A name in backquotes."""
-    return exp.to_identifier(name, quoted=True).sql(dialect=HiveSql)
+    return quoted_name(name)
 
 
 def quoted(value: str) -> str:
