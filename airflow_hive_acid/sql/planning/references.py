@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format import changes
-from airflow_hive_acid.format.jobs import FETCH_DELETED_ROWS
+from airflow_hive_acid.format.identifiers import quoted_name
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup, TableRead, is_external
 from airflow_hive_acid.sql.model.pruning import PartitionFilter, partition_filter
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
+from airflow_hive_acid.sql.planning.looks import USUAL, Look, look_by, refuse_look
 from airflow_hive_acid.sql.planning.pushed_conditions import PushedConditions
 from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
 from airflow_hive_acid.sql.planning.view_texts import (
+    Edit,
     Parse,
     as_relation,
     is_view,
@@ -35,7 +37,7 @@ from airflow_hive_acid.sql.planning.view_texts import (
 from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
 from airflow_hive_acid.sql.text.source import SAMPLE_END, SourceText, describe
-from airflow_hive_acid.sql.text.table_options import OPTIONS, AsOfOption, ChangesOption, PinOption, PropertyOption
+from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,28 +46,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
     from airflow_hive_acid.sql.planning.common import Common
+    from airflow_hive_acid.sql.text.table_options import Option
 
 _NOWHERE = Scope([])
-Edit = tuple[int, int, str]
-"""First character, the one after the last, and what stands there instead."""
-
-
-class Look(NamedTuple):
-    """How a table is looked at: what its option says; its fields are those of a :class:`TableRead`."""
-
-    deleted_rows: bool | None = None
-    pin: str | None = None
-    changes: changes.Changes | None = None
-    as_of: int | str | None = None
-
-    def __hash__(self) -> int:
-        wanted = self.changes
-        return hash(
-            (self.deleted_rows, self.pin, self.as_of, wanted and (wanted.first, wanted.last, wanted.net, wanted.key))
-        )
-
-
-_USUAL = Look()
 
 
 @dataclass(slots=True)
@@ -254,7 +237,7 @@ class References:
         script = self.statement.script
         begin, end = fragment.ranges[0][0], fragment.ranges[-1][1]
         tokens = [token for token in SourceText(script).tokens if begin <= token.start < end]
-        return [(at + 1, at + 1, f" AS {_quoted(name)}") for at, name in missing_names(fragment.tree, tokens)]
+        return [(at + 1, at + 1, f" AS {quoted_name(name)}") for at, name in missing_names(fragment.tree, tokens)]
 
     def _add_nested_tables(self, scopes: Scopes) -> None:
         """Tables of joins in parentheses are no relations of their own; they are exchanged, and not pruned."""
@@ -281,7 +264,7 @@ class References:
             return []
         if len(names) > 2 and not relation.offers(names[2]):
             raise self.invalid(no_such_column(relation.facts, names[2]), parts[2], fragment)
-        return [(parts[0].meta["start"], parts[1].meta["end"] + 1, _quoted(relation.alias))]
+        return [(parts[0].meta["start"], parts[1].meta["end"] + 1, quoted_name(relation.alias))]
 
     def _mark_pseudo(self, scopes: Scopes, column: exp.Column, names: list[str], fragment: Fragment) -> None:
         """Note which relations must offer ROW__ID and ROW__IS__DELETED."""
@@ -319,57 +302,37 @@ class References:
             look, end = self._look(node, facts, fragment)
             view = self.read(facts, _pruned(facts, relation, scope, pushed), relation.pseudo, look).view
             sample_end = node.meta.get(SAMPLE_END)
-            text = view if relation.aliased or sample_end else f"{view} AS {_quoted(relation.alias)}"
+            text = view if relation.aliased or sample_end else f"{view} AS {quoted_name(relation.alias)}"
             if sample_end and not relation.aliased:
                 # Spark wants the alias behind the sample.
-                edits.append((sample_end + 1, sample_end + 1, f" AS {_quoted(relation.alias)}"))
+                edits.append((sample_end + 1, sample_end + 1, f" AS {quoted_name(relation.alias)}"))
             edits.append((parts[0].meta["start"], (end or parts[-1].meta["end"]) + 1, text))
         return edits
 
     def _exchanged(self, relation: Relation, facts: TableFacts | None) -> str:
         """What stands for a view, or in the text of one for a table."""
-        name = _dotted(facts.qualified_name) if self.for_catalog and facts is not None else relation.query or ""
-        own = facts is not None and self.for_catalog and relation.alias == facts.qualified_name.rpartition(".")[2]
-        return name if relation.aliased or own else f"{name} AS {_quoted(relation.alias)}"
+        own, name = False, relation.query or ""
+        if self.for_catalog and facts is not None:
+            own = relation.alias == facts.qualified_name.rpartition(".")[2]
+            name = quoted_name(*facts.qualified_name.split(".", 1))
+        return name if relation.aliased or own else f"{name} AS {quoted_name(relation.alias)}"
 
     def _look(self, node: exp.Table, facts: TableFacts, fragment: Fragment) -> tuple[Look, int | None]:
         """What the option behind a table's name asks for, and where that ends."""
-        match node.meta.get(OPTIONS):
-            case PropertyOption() as option:
-                return Look(self._deleted_rows(option, node, facts, fragment)), option.end
-            case PinOption(name) as option:
-                if not facts.is_transactional:
-                    raise self._unsupported(f"{facts.qualified_name} is no ACID table, and in no pin", node, fragment)
-                return Look(pin=name), option.end
-            case AsOfOption(moment) as option:
-                if not facts.is_transactional:
-                    refusal = f"{facts.qualified_name} is no ACID table: what it was is not kept"
-                    raise self._unsupported(refusal, node, fragment)
-                return Look(as_of=moment), option.end
-            case ChangesOption(first, last, net, key) as option:
-                problem = _wrong_changes(facts, first, last, key)
-                if problem:
-                    raise self._unsupported(problem, node, fragment)
-                return Look(changes=changes.Changes(first, last, net, key)), option.end
-        return Look(), None
-
-    def _deleted_rows(self, option: PropertyOption, node: exp.Table, facts: TableFacts, fragment: Fragment) -> bool:
-        """Whether ``t('acid.fetch.deleted.rows'='true')`` asks for deleted rows."""
-        value = {"true": True, "false": False}.get(option.value.lower())
-        if option.key != FETCH_DELETED_ROWS or value is None:
-            problem = f"of a table's properties a query can set '{FETCH_DELETED_ROWS}', to 'true' or 'false'"
-            raise self._unsupported(problem, node, fragment)
-        if value and (not facts.is_transactional or facts.is_insert_only):
-            problem = f"{facts.qualified_name} has no deleted rows to show: it is not a full ACID table"
-            raise self._unsupported(problem, node, fragment)
-        return value
+        option: Option | None = node.meta.get(OPTIONS)
+        if option is None:
+            return USUAL, None
+        refusal = refuse_look(option, facts)
+        if refusal is not None:
+            raise self._unsupported(refusal, node, fragment)
+        return look_by(option), option.end
 
     def read(
         self,
         facts: TableFacts,
         partitions: PartitionFilter,
         pseudo_columns: bool = False,
-        look: Look = _USUAL,
+        look: Look = USUAL,
     ) -> TableRead:
         """Note that the statement reads a table; what it reads twice is one view of all it needs."""
         key = (facts.qualified_name, pseudo_columns, look)
@@ -394,16 +357,6 @@ class References:
 
     def _unsupported(self, problem: str, node: exp.Expr, fragment: Fragment) -> UnsupportedStatementError:
         return UnsupportedStatementError(self.describe(problem, node, fragment))
-
-
-def _wrong_changes(facts: TableFacts, first: int, last: int, key: tuple[str, ...]) -> str | None:
-    """Why a query cannot ask for these changes of a table."""
-    if not facts.is_transactional:
-        return f"{facts.qualified_name} has no changes to tell: it is no ACID table"
-    if not 1 <= first <= last:
-        return "write ids begin at 1, and a range goes upwards: CHANGES BETWEEN 5 AND 9"
-    unknown = next((name for name in key if name not in column_names(facts)), None)
-    return None if unknown is None else no_such_column(facts, unknown)
 
 
 def partition_columns(facts: TableFacts) -> tuple[tuple[str, str], ...]:
@@ -443,7 +396,7 @@ def _qualifier(scopes: Scopes, column: exp.Column, outer: Scope) -> list[Edit]:
     for scope in scopes.around(column):
         if scope is outer:
             bare = relation.offers(first.name.lower()) and first.name.lower() != relation.alias
-            return [(first.meta["start"], first.meta["start"], f"{_quoted(relation.alias)}.")] if bare else []
+            return [(first.meta["start"], first.meta["start"], f"{quoted_name(relation.alias)}.")] if bare else []
         if scope.by_alias(first.name.lower()) is not None or any(r.offers(first.name.lower()) for r in scope.relations):
             break
     return []
@@ -470,7 +423,7 @@ def _star_edits(scope: Scope) -> list[Edit]:
         star = projection.this if isinstance(projection, exp.Column) else projection
         if not isinstance(star, exp.Star) or any(star.args.values()):
             continue
-        names = [f"{_quoted(relation.alias)}.{name}" for relation in pseudo for name in PSEUDO_COLUMNS]
+        names = [f"{quoted_name(relation.alias)}.{name}" for relation in pseudo for name in PSEUDO_COLUMNS]
         if isinstance(projection, exp.Column):
             names = [*PSEUDO_COLUMNS] if any(relation.alias == projection.table.lower() for relation in pseudo) else []
         if names:
@@ -496,12 +449,3 @@ def _apply(script: str, begin: int, end: int, edits: list[Edit]) -> str:
             position = stop
     text.append(script[position:end])
     return "".join(text)
-
-
-def _dotted(name: str) -> str:
-    database, _, table = name.partition(".")
-    return f"{_quoted(database)}.{_quoted(table)}"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

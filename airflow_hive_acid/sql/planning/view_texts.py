@@ -31,6 +31,7 @@ MAX_NESTED_VIEWS = 30
 _PLAIN_NAME = re.compile(r"[a-z0-9_]*[a-z_][a-z0-9_]*")
 _BY_PLACE = re.compile(r"_c[0-9]+")
 Edit = tuple[int, int, str]
+"""First character, the one after the last, and what stands there instead."""
 
 
 def no_parser(_text: str, _database: str) -> Sequence[Statement]:
