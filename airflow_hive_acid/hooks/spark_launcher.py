@@ -9,14 +9,9 @@ task's log; what is said to the application goes through the spool (decision 1).
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
-import threading
-import time
 import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +20,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 
 from airflow_hive_acid import resources
-from airflow_hive_acid.airflow_versions import AirflowException, AirflowNotFoundException
+from airflow_hive_acid.airflow_versions import AirflowNotFoundException
 from airflow_hive_acid.engine.applications.cluster_driver import cluster_driver
 from airflow_hive_acid.engine.applications.java import SPARK_REMEDY, find_spark_submit, require_java
 from airflow_hive_acid.engine.applications.job_environment import job_environment
@@ -44,6 +39,7 @@ from airflow_hive_acid.engine.applications.spark_version import installed_spark,
 from airflow_hive_acid.engine.applications.yarn import YarnApplication, earlier_applications, yarn_settings
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
+from airflow_hive_acid.hooks.spark_driver import HookDriver
 from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
 
 if TYPE_CHECKING:
@@ -56,9 +52,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.spark_submit import TappedSparkSubmitHook
 
 _ANY = Application()
-#: So long is output read after the end of spark-submit; then it has ended, whoever holds its output open.
-_OUTPUT_SECONDS = 5.0
-_STOP_SECONDS = 10.0
 _PROPERTIES = "spark.properties"
 
 
@@ -163,6 +156,44 @@ class AirflowSparkLauncher:
         application: Application,
         program_of: Callable[[str], tuple[str, list[str], Mapping[str, str]]],
     ) -> tuple[HookDriver, str]:
+        self._require_place(target)
+        machine = _Machine.of(target, self.passed_on)
+        conf = self._conf(target, application)
+        if is_kubernetes(target.master):
+            self._require_pods(target, machine, conf)
+        scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
+        try:
+            below = scratch.as_uri() if self.spool is None else self.spool.rstrip("/")
+            spool = f"{below}/session-{uuid.uuid4()}"
+            make_spool(spool, private=target.deploy_mode == "client" or application.user is None)
+            program, arguments, more = program_of(spool)
+            settings = self._settings(target, machine, conf, more, spool, scratch)
+            write_properties(scratch / _PROPERTIES, settings)
+            hook = self._hook(target, scratch, arguments, application, machine.loads_defaults)
+            environment = dict(machine.environment)
+            if application.user is not None:
+                environment |= hook.take_ticket(scratch)
+            remote = cluster_driver(
+                target.master,
+                target.deploy_mode,
+                {**machine.site, **settings},
+                hook.program,
+                environment,
+                scratch / _PROPERTIES,
+                spool,
+                namespace=target.namespace,
+                load_defaults=machine.loads_defaults,
+                user=application.user,
+                login=hook.login,
+            )
+            self._delete_earlier(remote)
+            return HookDriver(hook, program, environment, scratch, remote), spool
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+    def _require_place(self, target: SparkTarget) -> None:
+        """Refuse a driver where it cannot run, or where nobody could hear of it."""
         remedy = f': put "deploy-mode": "client" into the extra of Spark connection {self.spark_conn_id!r}'
         require_driver_place(target.master, target.deploy_mode, remedy)
         if target.deploy_mode == "cluster" and self.spool is None:
@@ -171,57 +202,44 @@ class AirflowSparkLauncher:
                 'results need a directory that both sides reach; put "spool": "hdfs:///tmp/hive-acid" or another URI '
                 "on shared storage into the extra of the hive_acid connection"
             )
-        environment = job_environment(target.master, target.deploy_mode, self.passed_on)
-        require_java(environment)
-        spark = _spark_of(target, environment)
-        name_home(environment, target.deploy_mode, spark)
-        load_defaults = spark is None or spark.loads_defaults
-        site = site_defaults(environment, target.spark_binary)
-        conf = self._conf(target, application)
-        if is_kubernetes(target.master):
-            _require_kubernetes_provider(self.spark_conn_id)
-            if spark is not None:  # else nobody knows which spark-defaults.conf counts
-                where = "the extra of the hive_acid connection"
-                require_pods(target.master, target.deploy_mode, {**site, **conf}, self.spool, where)
-        scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
-        try:
-            below = scratch.as_uri() if self.spool is None else self.spool.rstrip("/")
-            spool = f"{below}/session-{uuid.uuid4()}"
-            make_spool(spool, private=target.deploy_mode == "client" or application.user is None)
-            job, arguments, more = program_of(spool)
-            properties = scratch / _PROPERTIES
-            conf = {**conf, **pod_settings(target.master, target.deploy_mode, {**site, **conf}, spool), **more}
-            # An application that is shared belongs to no task.
-            task = None if self.share else self.task
-            conf |= yarn_settings(target.master, {**site, **conf}, spool, task)
-            conf |= renewal_settings(target.deploy_mode, {**site, **conf}, target.principal)
-            settings = configuration(target.master, str(scratch), conf, self.accelerator, target.deploy_mode, spark)
-            if not load_defaults:
-                settings = {**site, **settings}
-            write_properties(properties, settings)
-            hook = self._hook(target, scratch, arguments, application, load_defaults)
-            if application.user is not None:
-                environment |= hook.take_ticket(scratch)
-            remote = cluster_driver(
-                target.master,
-                target.deploy_mode,
-                {**site, **settings},
-                hook.program,
-                environment,
-                properties,
-                spool,
-                namespace=target.namespace,
-                load_defaults=load_defaults,
-                user=application.user,
-                login=hook.login,
-            )
-            earlier = earlier_applications(remote, task) if isinstance(remote, YarnApplication) else None
-            if earlier is not None:
-                earlier.delete_in_background()  # nothing waits for it: their files are fenced (R4)
-            return HookDriver(hook, job, environment, scratch, remote), spool
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
+
+    def _require_pods(self, target: SparkTarget, machine: _Machine, conf: Mapping[str, str]) -> None:
+        """Refuse Kubernetes without its provider, and pods that lack what they need."""
+        _require_kubernetes_provider(self.spark_conn_id)
+        if machine.spark is not None:  # else nobody knows which spark-defaults.conf counts
+            where = "the extra of the hive_acid connection"
+            require_pods(target.master, target.deploy_mode, {**machine.site, **conf}, self.spool, where)
+
+    def _settings(
+        self,
+        target: SparkTarget,
+        machine: _Machine,
+        conf: Mapping[str, str],
+        more: Mapping[str, str],
+        spool: str,
+        scratch: Path,
+    ) -> dict[str, str]:
+        """All that spark-submit is told by file.
+
+        :param conf: of the connection and of the application; ``more`` of the program, over those.
+        """
+        site, mode = machine.site, target.deploy_mode
+        conf = {**conf, **pod_settings(target.master, mode, {**site, **conf}, spool), **more}
+        conf |= yarn_settings(target.master, {**site, **conf}, spool, self._owner)
+        conf |= renewal_settings(mode, {**site, **conf}, target.principal)
+        settings = configuration(target.master, str(scratch), conf, self.accelerator, mode, machine.spark)
+        return settings if machine.loads_defaults else {**site, **settings}
+
+    @property
+    def _owner(self) -> str | None:
+        """Whose applications are found again on YARN; one that is shared belongs to no task."""
+        return None if self.share else self.task
+
+    def _delete_earlier(self, remote: ClusterDriver | None) -> None:
+        """Have an application deleted that an earlier try of the task has left on YARN."""
+        earlier = earlier_applications(remote, self._owner) if isinstance(remote, YarnApplication) else None
+        if earlier is not None:
+            earlier.delete_in_background()  # nothing waits for it: their files are fenced (R4)
 
     def _hook(
         self,
@@ -263,6 +281,37 @@ class SparkTarget:
     principal: str | None = None
     keytab: str | None = field(default=None, repr=False)
     namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """What an application finds on this machine.
+
+    :param environment: of spark-submit, and with it of the application.
+    :param spark: None when nobody knows what the connection's own program starts.
+    :param site: of its ``spark-defaults.conf``.
+    """
+
+    environment: Mapping[str, str]
+    spark: InstalledSpark | None
+    site: Mapping[str, str]
+
+    @classmethod
+    def of(cls, target: SparkTarget, passed_on: Sequence[str]) -> _Machine:
+        """Look for Java and Spark.
+
+        :raises ConfigurationError: when there is none, or another one than this package supports.
+        """
+        environment = job_environment(target.master, target.deploy_mode, passed_on)
+        require_java(environment)
+        spark = _spark_of(target, environment)
+        name_home(environment, target.deploy_mode, spark)
+        return cls(environment, spark, site_defaults(environment, target.spark_binary))
+
+    @property
+    def loads_defaults(self) -> bool:
+        """Whether spark-submit reads ``spark-defaults.conf`` beside a file of ours; else that holds what it says."""
+        return self.spark is None or self.spark.loads_defaults
 
 
 def _keytab(conn_id: str, target: SparkTarget, scratch: Path) -> str | None:
@@ -360,96 +409,3 @@ def _submit_hook() -> type[TappedSparkSubmitHook]:
             f"{SPARK_REMEDY}; beside a Spark of its own: 'pip install apache-airflow-providers-apache-spark'"
         ) from None
     return TappedSparkSubmitHook
-
-
-class HookDriver:
-    """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.applications.spool.Driver`).
-
-    :param program: the file to submit.
-    :param remote: the driver, where it is on a cluster.
-    """
-
-    def __init__(
-        self,
-        hook: TappedSparkSubmitHook,
-        program: str,
-        environment: Mapping[str, str],
-        scratch: Path,
-        remote: ClusterDriver | None = None,
-    ) -> None:
-        self._remote = remote
-        self._hook = hook
-        self._program = program
-        self._environment = dict(environment)
-        self._scratch = scratch
-        self._owner = os.getpid()
-        self._code: int | None = None
-        self._ended_at: float | None = None
-        self._failure = ""
-        self._stopped = False
-        self._thread = threading.Thread(target=self._submit, name="hive-acid-spark-submit", daemon=True)
-        self._thread.start()
-
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        if not self._thread.is_alive():
-            return self._code
-        # The thread reads the output to its end, which a process that spark-submit has left behind may keep open.
-        code = self._hook.exit_code()
-        if code is None:
-            return None
-        self._ended_at = self._ended_at or time.monotonic()
-        return code if time.monotonic() - self._ended_at > _OUTPUT_SECONDS else None
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for it to end by itself; whether it did."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Kill spark-submit with everything it started, on this machine and on the cluster."""
-        if self._stopped or os.getpid() != self._owner:
-            return
-        self._stopped = True
-        # A thread that has not yet got as far as starting the process would start it after we have looked.
-        self._hook.started.wait()
-        code = self._hook.exit_code()
-        self._hook.on_kill()
-        group = self._hook.process_group
-        if group is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-        # A process that has left the group may hold the output open; the thread ends with it, or with us.
-        self._thread.join(_STOP_SECONDS)
-        # Whatever spark-submit ended with but 0, it may have lost sight of a driver that goes on.
-        if self._remote is not None and group is not None and code != 0:
-            self._remote.delete(self._hook.submitted)
-
-    def log_tail(self) -> str:
-        """The last lines of its output; all of it is in the task's log."""
-        if self._hook.refusal is not None:
-            return self._hook.refusal
-        lines = [f"  | {line[:500]}" for line in self._hook.last_lines if line.strip()]
-        elsewhere = [] if self._remote is None else [self._remote.log_command]
-        return "\n".join([*lines, *([self._failure] if not lines else []), *elsewhere])
-
-    def release(self) -> None:
-        """Remove the private directory: spool, settings, shuffle files."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-    def _submit(self) -> None:
-        try:
-            self._hook.submit(
-                self._program,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            self._code = 0
-        except (AirflowException, OSError, RuntimeError, ValueError) as error:
-            # Told by whoever waits for the session, with the end of the output.
-            self._failure = str(error)
-            self._code = 1
-        finally:
-            self._hook.started.set()
-            self._hook.close_output()

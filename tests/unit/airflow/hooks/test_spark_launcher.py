@@ -21,7 +21,7 @@ from airflow.sdk import BaseHook
 from airflow_hive_acid.engine.applications.kubernetes import require_pods
 from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 from airflow_hive_acid.format.jobs import JobSpec, Select
-from airflow_hive_acid.hooks import spark_launcher
+from airflow_hive_acid.hooks import spark_driver, spark_launcher
 from airflow_hive_acid.hooks.connection import read_connection
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, SparkTarget, spark_target
 
@@ -331,8 +331,8 @@ def test_a_process_that_holds_the_output_open_keeps_nobody_waiting(fake_spark_su
     t2  spark-submit ends; the other one has its output open
     t3  whoever waits for the session hears of the end, and close() returns
     """
-    monkeypatch.setattr(spark_launcher, "_OUTPUT_SECONDS", 0.3)
-    monkeypatch.setattr(spark_launcher, "_STOP_SECONDS", 0.3)
+    monkeypatch.setattr(spark_driver, "_OUTPUT_SECONDS", 0.3)
+    monkeypatch.setattr(spark_driver, "_STOP_SECONDS", 0.3)
     ready = READY.replace("DIR", str(tmp_path)) if when == "running" else ""
     launcher, _ = fake_spark_submit(f"{ready}setsid sh -c 'echo $$ > {tmp_path}/child; exec sleep 1000' & exit 3")
     session = launcher.start()
