@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.database.wakeups import release_steps
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
 from airflow_hive_acid.metastore.locks.interface import (
+    LockComponent,
     LockRequest,
     LockResponse,
     as_hive_3,
@@ -139,28 +140,31 @@ def enqueue(
         steps += component_steps(request.txn_id, components)
     for number, component in enumerate(components, 1):
         blocking = found[1] if found is not None and found[0].internal_id == number else None
-        steps.append(
-            Step(
-                _INSERT,
-                {
-                    "lock_id": lock_id,
-                    "internal_id": number,
-                    "txn_id": request.txn_id,
-                    "db": component.database,
-                    "tbl": component.table,
-                    "part": lock_partition(component.partition),
-                    "state": state.value,
-                    "type": component.type.value,
-                    "user": info(request.user),
-                    "host": info(request.host),
-                    "agent": info(request.agent_info) or None,
-                    "blocking_id": blocking.lock_id if blocking else None,
-                    "blocking_internal_id": blocking.internal_id if blocking else None,
-                },
-            )
-        )
+        steps.append(_insert_step(request, lock_id, number, component, state, blocking))
     (finish_batch if finish else execute_batch)(connection, together(connection, steps))
     return LockResponse(lock_id, state, _id(found[1]) if found else None)
+
+
+def _insert_step(
+    request: LockRequest, lock_id: int, number: int, component: LockComponent, state: LockState, blocking: Lock | None
+) -> Step:
+    """The statement that puts one component of a request into the queue."""
+    row = {
+        "lock_id": lock_id,
+        "internal_id": number,
+        "txn_id": request.txn_id,
+        "db": component.database,
+        "tbl": component.table,
+        "part": lock_partition(component.partition),
+        "state": state.value,
+        "type": component.type.value,
+        "user": info(request.user),
+        "host": info(request.host),
+        "agent": info(request.agent_info) or None,
+        "blocking_id": blocking.lock_id if blocking else None,
+        "blocking_internal_id": blocking.internal_id if blocking else None,
+    }
+    return Step(_INSERT, row)
 
 
 def check_lock(

@@ -134,10 +134,7 @@ def drop_partitions(
     found = site.client.database.read(lambda connection: read_tables(connection, [name]).get(name))
     if found is None:
         return DropResult(str(name), event_id, kept=((str(name), "there is no such table"),))
-    exact = [found.spellings(spec).exact for spec in partitions if isinstance(spec, str)]
-    others = [spec for spec in partitions if not isinstance(spec, str)]
-    there = site.client.database.read(lambda connection: names_there(connection, found, others))
-    names = sorted({*there, *(part for part in exact if part is not None)})
+    names = _names_of(site, found, partitions)
     doomed, kept = site.client.database.read(lambda connection: _judge_partitions(connection, found, names, event_id))
     finish_drops(site, [(name, part) for part, _ in kept])
     if not doomed:
@@ -154,23 +151,10 @@ def drop_partitions(
             return DropResult(str(name), event_id, went, tuple(k for k in (*kept, *stayed) if k[0] not in went))
 
         def change(connection: Connection) -> DropResult:
-            gone, stayed = take_out(connection)
+            gone, stayed = _take_out(site, connection, name, [s.name for s in doomed], event_id, ddl.txn_id)
             left[:] = gone
             tell(done := result_of(gone, stayed))
             return done
-
-        def take_out(connection: Connection) -> tuple[list[WholePartition], tuple[tuple[str, str], ...]]:
-            site.require_allowed(connection)
-            now = read_tables(connection, [name], lock=True).get(name)
-            if now is None:
-                return [], ((str(name), "there is no such table"),)
-            going, staying = _judge_partitions(connection, now, [s.name for s in doomed], event_id)
-            ids = [stored.id for stored in going]
-            site.client.catalog.require_fenced(connection, name, ddl.txn_id)
-            site.client.catalog.events.dropping_partitions(connection, now, ids)
-            delete_storage(connection, delete_partitions(connection, ids))
-            forget_partitions(connection, name, [stored.name for stored in going])
-            return going, staying
 
         left: list[WholePartition] = []
         going = {
@@ -183,6 +167,34 @@ def drop_partitions(
             gone.update(f"{name}/{stored.name}" for stored in left)
     in_threads(lambda part: remove_dropped(site, going[part], part), sorted(going.keys() & gone), "drops")
     return result
+
+
+def _names_of(site: Site, table: Table, partitions: Sequence[PartitionSpec]) -> list[str]:
+    """The names that partitions have in the catalog; a name that was given is meant as it is."""
+    exact = [table.spellings(spec).exact for spec in partitions if isinstance(spec, str)]
+    others = [spec for spec in partitions if not isinstance(spec, str)]
+    there = site.client.database.read(lambda connection: names_there(connection, table, others))
+    return sorted({*there, *(part for part in exact if part is not None)})
+
+
+def _take_out(
+    site: Site, connection: Connection, name: TableName, partitions: Sequence[str], event_id: int, txn_id: int
+) -> tuple[list[WholePartition], tuple[tuple[str, str], ...]]:
+    """Take out of the catalog what may still go, inside the commit of the drop.
+
+    :return: the partitions that have gone, and those that stay, each with the reason.
+    """
+    site.require_allowed(connection)
+    now = read_tables(connection, [name], lock=True).get(name)
+    if now is None:
+        return [], ((str(name), "there is no such table"),)
+    going, staying = _judge_partitions(connection, now, partitions, event_id)
+    ids = [stored.id for stored in going]
+    site.client.catalog.require_fenced(connection, name, txn_id)
+    site.client.catalog.events.dropping_partitions(connection, now, ids)
+    delete_storage(connection, delete_partitions(connection, ids))
+    forget_partitions(connection, name, [stored.name for stored in going])
+    return going, staying
 
 
 @contextlib.contextmanager
