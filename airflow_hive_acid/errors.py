@@ -344,3 +344,13 @@ class MirrorConflictError(HiveAcidError):
 
 class MirrorRefusedError(HiveAcidError):
     """A mirror would have to be copied again, or replace what is no mirror, and may not; nothing was changed."""
+
+
+def unreadable(file: str, error: Exception) -> InvalidArgumentsError:
+    """What is raised when a file that a user has named cannot be read.
+
+    :param file: its name, and what it is for.
+    :param error: the system's, which says why without the name, or that of its content.
+    """
+    reason = (error.strerror if isinstance(error, OSError) else None) or error
+    return InvalidArgumentsError(f"{file} cannot be read: {reason}")

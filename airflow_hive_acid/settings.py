@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError, unreadable
 from airflow_hive_acid.settings_table import SESSION_SETTINGS, SETTINGS, Kind, Setting
 
 if TYPE_CHECKING:
@@ -165,8 +165,7 @@ def read_hive_site(path: Path, what: str = "the configuration") -> dict[str, str
             raise InvalidArgumentsError(f"{what} {path} holds a document type or entity, which is not accepted")
         root = ElementTree.fromstring(text)  # noqa: S314 - documents that could expand entities are refused above
     except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise InvalidArgumentsError(f"{what} {path} cannot be read: {reason}") from error
+        raise unreadable(f"{what} {path}", error) from error
     if root.tag != "configuration":
         raise InvalidArgumentsError(
             f"{what} {path} is no Hadoop configuration: its root element is <{root.tag}>, not <configuration>"

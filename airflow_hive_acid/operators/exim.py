@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 
 
+_COMMON = ("lease", "hive_acid_conn_id", "spark_conn_id", "spark_service")
 _PARTITIONS = many(
     "a list of mappings of partition columns to values", lambda each: isinstance(each, Mapping), none=True
 )
@@ -31,6 +32,8 @@ _PARTITIONS = many(
 class _CarriesTables(HiveAcidOperator):
     """Runs one statement whose only row is the result."""
 
+    template_ext: Sequence[str] = ()
+    template_fields_renderers = {"partitions": "json"}  # noqa: RUF012 - Airflow reads it from the class
     lineage_literals = False
     never_a_member = "what it does is seen at once, and stays if the transaction is given up; keep it outside the group"
 
@@ -58,13 +61,7 @@ class HiveAcidExportTableOperator(_CarriesTables):
     :param metadata_only: for replication without the files.
     """
 
-    template_fields: Sequence[str] = (
-        "table", "location", "partitions", "replication", "lease", "hive_acid_conn_id", "spark_conn_id",
-        "spark_service",
-    )  # fmt: skip
-    template_ext: Sequence[str] = ()
-    template_fields_renderers = {"partitions": "json"}  # noqa: RUF012 - Airflow reads it from the class
-
+    template_fields: Sequence[str] = ("table", "location", "partitions", "replication", *_COMMON)
     takes: ClassVar[Takes] = {
         **HiveAcidOperator.takes,
         "table": some_text("[db.]table"),
@@ -114,13 +111,7 @@ class HiveAcidImportTableOperator(_CarriesTables):
     :param location: where the files of a new table go. (templated)
     """
 
-    template_fields: Sequence[str] = (
-        "source", "table", "partitions", "location", "lease", "hive_acid_conn_id", "spark_conn_id",
-        "spark_service",
-    )  # fmt: skip
-    template_ext: Sequence[str] = ()
-    template_fields_renderers = {"partitions": "json"}  # noqa: RUF012 - Airflow reads it from the class
-
+    template_fields: Sequence[str] = ("source", "table", "partitions", "location", *_COMMON)
     takes: ClassVar[Takes] = {
         **HiveAcidOperator.takes,
         "source": place("a path or URI"),

@@ -7,55 +7,33 @@ that is not on the list is a job that failed, and its text says the name.
 
 from __future__ import annotations
 
-from airflow_hive_acid.errors import (
-    BadRecordError,
-    CardinalityViolationError,
-    ChangesNoLongerAvailableError,
-    ChangesNotCompleteError,
-    ConfigurationError,
-    CopyFailedError,
-    CorruptDumpError,
-    CorruptTableError,
-    FilesGoneError,
-    HistoryGoneError,
-    HiveAcidError,
-    InvalidArgumentsError,
-    JobFailedError,
-    MirrorConflictError,
-    MirrorDivergedError,
-    MirrorKeyError,
-    MirrorNullKeyError,
-    MirrorRefusedError,
-    SnapshotTooOldError,
-    SqlSyntaxError,
-    UnsafePathError,
-    UnsupportedStatementError,
-)
+from airflow_hive_acid import errors
+from airflow_hive_acid.errors import HiveAcidError, JobFailedError
 
 REPORTED: dict[str, type[HiveAcidError]] = {
     error.__name__: error
     for error in (
-        BadRecordError,
-        CardinalityViolationError,
-        ChangesNoLongerAvailableError,
-        ChangesNotCompleteError,
-        ConfigurationError,
-        CopyFailedError,
-        CorruptDumpError,
-        CorruptTableError,
-        FilesGoneError,
-        HistoryGoneError,
-        InvalidArgumentsError,
-        JobFailedError,
-        MirrorConflictError,
-        MirrorDivergedError,
-        MirrorKeyError,
-        MirrorNullKeyError,
-        MirrorRefusedError,
-        SnapshotTooOldError,
-        SqlSyntaxError,
-        UnsafePathError,
-        UnsupportedStatementError,
+        errors.BadRecordError,
+        errors.CardinalityViolationError,
+        errors.ChangesNoLongerAvailableError,
+        errors.ChangesNotCompleteError,
+        errors.ConfigurationError,
+        errors.CopyFailedError,
+        errors.CorruptDumpError,
+        errors.CorruptTableError,
+        errors.FilesGoneError,
+        errors.HistoryGoneError,
+        errors.InvalidArgumentsError,
+        errors.JobFailedError,
+        errors.MirrorConflictError,
+        errors.MirrorDivergedError,
+        errors.MirrorKeyError,
+        errors.MirrorNullKeyError,
+        errors.MirrorRefusedError,
+        errors.SnapshotTooOldError,
+        errors.SqlSyntaxError,
+        errors.UnsafePathError,
+        errors.UnsupportedStatementError,
     )
 }
 

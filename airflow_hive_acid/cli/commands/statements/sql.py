@@ -12,7 +12,7 @@ from airflow_hive_acid.cli.commands.lease import lease_of_environment
 from airflow_hive_acid.cli.output import Format, print_rows, say
 from airflow_hive_acid.cli.progress import progress
 from airflow_hive_acid.cli.session import parse_pairs
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,8 +103,7 @@ def read_script(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise InvalidArgumentsError(f"{file} cannot be read: {reason}") from error
+        raise unreadable(file, error) from error
 
 
 def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
