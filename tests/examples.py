@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    import pytest
 
 _QUICK = 4
 _parts = 1
@@ -35,3 +40,14 @@ def places(number: int, every: int = 2) -> range:
     :param every: 2 for every other one.
     """
     return range(1, number, 1 if _parts == 1 else every)
+
+
+def random_programs(metafunc: pytest.Metafunc, few: int = 1) -> None:
+    """Run each test that asks for a ``seed`` with so many seeds as ``--programs`` says.
+
+    :param few: how many without that option.
+    """
+    if "seed" in metafunc.fixturenames:
+        asked = metafunc.config.getoption("--programs")
+        seeds = range(few if asked is None else asked)
+        metafunc.parametrize("seed", seeds, ids=[f"seed{seed}" for seed in seeds])

@@ -34,6 +34,19 @@ def call(*arguments, stdin=None, **environment):
     )
 
 
+@pytest.fixture
+def verb(metastore_url, tmp_path, home):
+    """Runs a verb that must end well, on a server."""
+    environment = {"HIVE_ACID_METASTORE_URL": metastore_url, "HIVE_ACID_WAREHOUSE": str(tmp_path / "w")}
+
+    def run(*arguments):
+        done = call(*arguments, **environment)
+        assert done.returncode == 0, (arguments, done.stderr)
+        return done
+
+    return run
+
+
 @pytest.mark.backends("postgresql", "mariadb")  # the demo is the same on SQLite
 @pytest.mark.spark
 @pytest.mark.story("a script on a server")
@@ -69,15 +82,8 @@ def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
 
 
 @pytest.mark.instead("postgresql")
-def test_each_verb_is_a_process_that_works_on_a_server(metastore_url, tmp_path, home):
+def test_each_verb_is_a_process_that_works_on_a_server(verb, tmp_path):
     """No Spark: DDL and what looks at the metastore. Every one that prints rows does so as JSON and as CSV, too."""
-    environment = {"HIVE_ACID_METASTORE_URL": metastore_url, "HIVE_ACID_WAREHOUSE": str(tmp_path / "w")}
-
-    def verb(*arguments):
-        done = call(*arguments, **environment)
-        assert done.returncode == 0, (arguments, done.stderr)
-        return done
-
     assert "is ready; warehouse file:" in verb("schema", "create").stderr
     made = verb(
         "sql", "--format", "json", "-e",
@@ -97,14 +103,7 @@ def test_each_verb_is_a_process_that_works_on_a_server(metastore_url, tmp_path, 
 
 @pytest.mark.repeats("the other verbs, which tests/integration/cli calls in its own process")
 @pytest.mark.instead("postgresql")
-def test_the_other_verbs_are_processes_too(metastore_url, tmp_path, home):
-    environment = {"HIVE_ACID_METASTORE_URL": metastore_url, "HIVE_ACID_WAREHOUSE": str(tmp_path / "w")}
-
-    def verb(*arguments):
-        done = call(*arguments, **environment)
-        assert done.returncode == 0, (arguments, done.stderr)
-        return done
-
+def test_the_other_verbs_are_processes_too(verb, tmp_path):
     assert "nothing to do" in verb("schema", "upgrade").stderr
     assert "Hive schema 4.1.0" in verb("schema", "check").stderr
     verb("sql", "-e", "CREATE DATABASE w; CREATE TABLE w.t (id INT) PARTITIONED BY (p INT) STORED AS ORC")

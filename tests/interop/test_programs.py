@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.decisions import Kind as Outcome
+from tests.examples import random_programs
 
 from .hive import HiveError, RowId
 from .programs import Clean, Compact, Program, Side, Step, program
@@ -41,10 +42,7 @@ Values = tuple[Any, ...]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        programs = metafunc.config.getoption("--programs")
-        seeds = range(FEW if programs is None else programs)
-        metafunc.parametrize("seed", seeds, ids=[f"seed{seed}" for seed in seeds])
+    random_programs(metafunc, FEW)
 
 
 @pytest.fixture(scope="module")

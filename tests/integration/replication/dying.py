@@ -63,6 +63,16 @@ class Countdown:
                     self._is_inside = False
 
 
+def what_killed(number: int, run: Callable[[Countdown], object]) -> str | None:
+    """What was about to be changed when something died in front of its n-th change; None when it had ended before."""
+    countdown = Countdown(number)
+    try:
+        run(countdown)
+    except Killed:
+        return countdown.what
+    return None
+
+
 class _Filesystem:
     """A filesystem whose changes count."""
 

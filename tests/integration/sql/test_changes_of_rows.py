@@ -15,6 +15,7 @@ from airflow_hive_acid.errors import (
     InvalidArgumentsError,
     UnsafePathError,
 )
+from tests.integration.sql.answers import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,18 +40,12 @@ def engine(prepared_engine: Engine) -> Engine:
     return prepared_engine
 
 
-def _rows(engine: Engine, query: str) -> list[list[Any]]:
-    rows = engine.run(query)[-1].rows
-    assert rows is not None
-    return [list(row) for row in rows.rows]
-
-
 def _u(engine: Engine) -> list[list[Any]]:
-    return _rows(engine, "SELECT * FROM w.u ORDER BY a")
+    return rows(engine, "SELECT * FROM w.u ORDER BY a")
 
 
 def _p(engine: Engine) -> list[list[Any]]:
-    return _rows(engine, "SELECT a, b, k, cast(d AS STRING) FROM w.p ORDER BY a")
+    return rows(engine, "SELECT a, b, k, cast(d AS STRING) FROM w.p ORDER BY a")
 
 
 def test_merge_star_takes_the_columns_of_the_source_by_their_names(engine: Engine) -> None:
@@ -123,7 +118,7 @@ def test_values_with_names_and_queries_before_merge_are_sources(engine: Engine) 
 def test_update_from_and_delete_using_are_merges(engine: Engine) -> None:
     [updated] = engine.run("UPDATE w.t SET b = u.b FROM w.u WHERE t.a = u.a AND u.a < 2")
     assert updated.updated == 1
-    assert _rows(engine, "SELECT a, b FROM w.t ORDER BY a") == [[1, "uno"], [2, "two"]]
+    assert rows(engine, "SELECT a, b FROM w.t ORDER BY a") == [[1, "uno"], [2, "two"]]
     [deleted] = engine.run("DELETE FROM w.u USING (SELECT a FROM w.t WHERE a = 2) AS s WHERE u.a = s.a")
     assert deleted.deleted == 1
     assert _u(engine) == [[1, "uno"], [3, "tres"]]
@@ -131,7 +126,7 @@ def test_update_from_and_delete_using_are_merges(engine: Engine) -> None:
 
 def test_a_field_of_a_struct_is_set_and_the_others_stay(engine: Engine) -> None:
     engine.run("UPDATE w.t SET s.y.q = t.s.y.q + 1, t.s.x = 7 WHERE a = 1")
-    assert _rows(engine, "SELECT s.x, s.y.z, s.y.q FROM w.t ORDER BY a") == [[7, "p", 2], [None, None, None]]
+    assert rows(engine, "SELECT s.x, s.y.z, s.y.q FROM w.t ORDER BY a") == [[7, "p", 2], [None, None, None]]
     with pytest.raises(InvalidArgumentsError, match=r"s\.y of w\.t has no field 'r'; its fields are z, q"):
         engine.run("UPDATE w.t SET s.y.r = 1")
     with pytest.raises(HiveAcidError, match=r"s\.y is assigned twice"):
@@ -146,7 +141,7 @@ def test_insert_by_name_and_insert_of_a_table(engine: Engine) -> None:
     )
     assert _u(engine)[3:] == [[4, "vier"], [5, None]]
     assert _p(engine)[-1] == [9, None, 3, "2024-02-02"]
-    assert _rows(engine, "SELECT count(*) FROM w.v") == [[5]]
+    assert rows(engine, "SELECT count(*) FROM w.v") == [[5]]
     with pytest.raises(InvalidArgumentsError, match="no value for the partition column d"):
         engine.run("INSERT INTO w.p BY NAME SELECT 3 AS k, 9 AS a")
     with pytest.raises(InvalidArgumentsError, match="has no column 'c'"):
@@ -162,7 +157,7 @@ def test_an_update_of_partition_columns_moves_rows(engine: Engine) -> None:
     # Half of the rows stay where they are, half of them move there.
     engine.run("UPDATE w.p SET d = DATE '2024-01-02', k = 2")
     assert _p(engine) == [[i, b, 2, "2024-01-02"] for i, b in ((1, "a1"), (2, "b1"), (3, "c"))]
-    ids = _rows(engine, "SELECT row__id.writeid, row__id.bucketid, row__id.rowid FROM w.p")
+    ids = rows(engine, "SELECT row__id.writeid, row__id.bucketid, row__id.rowid FROM w.p")
     assert len({tuple(row) for row in ids}) == 3
     engine.run("ALTER TABLE w.p PARTITION (k = 2, d = '2024-01-02') COMPACT 'major' AND WAIT")
     assert [row[0] for row in _p(engine)] == [1, 2, 3]
@@ -186,10 +181,10 @@ def test_rows_of_a_bucketed_table_move_within_their_buckets(engine: Engine) -> N
         "MERGE INTO w.c t USING (SELECT id a, 'n' b, 9 k FROM range(25, 35)) s ON t.a = s.a "
         "WHEN MATCHED THEN UPDATE SET b = s.b, k = s.k WHEN NOT MATCHED THEN INSERT *"
     )
-    per_partition = _rows(engine, "SELECT k, count(*), sum(a) FROM w.c GROUP BY k ORDER BY k")
+    per_partition = rows(engine, "SELECT k, count(*), sum(a) FROM w.c GROUP BY k ORDER BY k")
     assert per_partition == [[1, 9, 108], [2, 16, 192], [9, 10, 295]]
     engine.run("ALTER TABLE w.c PARTITION (k = 9) COMPACT 'major' AND WAIT")
-    assert _rows(engine, "SELECT count(DISTINCT a), sum(a) FROM w.c") == [[35, 595]]
+    assert rows(engine, "SELECT count(DISTINCT a), sum(a) FROM w.c") == [[35, 595]]
 
 
 def test_a_moved_row_is_what_later_statements_of_its_transaction_see(engine: Engine) -> None:
@@ -247,6 +242,6 @@ def test_a_directory_of_tables_is_never_overwritten(real_engine: Engine, tmp_pat
 
 
 def test_a_sample_needs_no_alias(engine: Engine) -> None:
-    assert _rows(engine, "SELECT count(u.a) FROM w.u TABLESAMPLE (2 ROWS)") == [[2]]
+    assert rows(engine, "SELECT count(u.a) FROM w.u TABLESAMPLE (2 ROWS)") == [[2]]
     joined = "SELECT count(*) FROM w.u TABLESAMPLE (100 PERCENT) REPEATABLE (3) JOIN w.t ON u.a = t.a"
-    assert _rows(engine, joined) == [[2]]
+    assert rows(engine, joined) == [[2]]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hive_acid.errors import BadRecordError, HiveAcidError, InvalidArgumentsError
+from tests.integration.sql.answers import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,12 +36,6 @@ def engine(prepared_engine: Engine) -> Engine:
     return prepared_engine
 
 
-def _rows(engine: Engine, query: str) -> list[list[Any]]:
-    rows = engine.run(query)[-1].rows
-    assert rows is not None
-    return [list(row) for row in rows.rows]
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -56,7 +51,7 @@ def _rows(engine: Engine, query: str) -> list[list[Any]]:
 def test_a_value_is_one_value_and_no_list_of_rows(engine: Engine, statement: str) -> None:
     with pytest.raises(HiveAcidError, match=r"(?i)generator|explode"):
         engine.run(statement)
-    assert _rows(engine, "SELECT a, k FROM w.p ORDER BY a") == [[1, 1], [2, 1], [3, 2]]
+    assert rows(engine, "SELECT a, k FROM w.p ORDER BY a") == [[1, 1], [2, 1], [3, 2]]
 
 
 def test_values_of_a_clause_are_made_for_the_rows_that_it_takes(engine: Engine) -> None:
@@ -68,7 +63,7 @@ def test_values_of_a_clause_are_made_for_the_rows_that_it_takes(engine: Engine) 
         "WHEN NOT MATCHED THEN INSERT (a) VALUES (s.a)"
     )
     assert (result.inserted, result.updated, result.deleted) == (2, 1, 1)
-    assert _rows(engine, "SELECT a, cast(price AS STRING), n FROM w.t ORDER BY a") == [
+    assert rows(engine, "SELECT a, cast(price AS STRING), n FROM w.t ORDER BY a") == [
         [1, "4.50", 11], [3, "3.50", 30], [4, "1.00", 44], [5, None, None],
     ]  # fmt: skip
 
@@ -87,7 +82,7 @@ def test_a_check_is_about_the_rows_that_are_written(engine: Engine) -> None:
         "WHEN NOT MATCHED AND s.n < 100 THEN INSERT VALUES (s.a + 40, s.n, 'ab');"
         "MERGE INTO w.c t USING w.many s ON t.a = s.a WHEN MATCHED AND s.n >= 100 THEN DELETE"
     )
-    assert _rows(engine, "SELECT a, n FROM w.c ORDER BY a") == [
+    assert rows(engine, "SELECT a, n FROM w.c ORDER BY a") == [
         [2, 20], [12, 20], [22, 20], [23, 30], [32, 20], [43, 30],
     ]  # fmt: skip
 
@@ -105,7 +100,7 @@ def test_a_check_is_about_the_rows_that_are_written(engine: Engine) -> None:
 def test_a_check_holds_for_the_rows_that_are_written(engine: Engine, statement: str) -> None:
     with pytest.raises(BadRecordError, match="CHECK constraint violated"):
         engine.run(statement)
-    assert _rows(engine, "SELECT a, n FROM w.c ORDER BY a") == [[1, 1], [2, 2]]
+    assert rows(engine, "SELECT a, n FROM w.c ORDER BY a") == [[1, 1], [2, 2]]
 
 
 def test_a_check_of_a_char_is_the_same_for_inserts_and_changes(engine: Engine) -> None:
@@ -116,7 +111,7 @@ def test_a_check_of_a_char_is_the_same_for_inserts_and_changes(engine: Engine) -
         "MERGE INTO w.c t USING w.s s ON t.a = s.a WHEN MATCHED THEN UPDATE SET n = t.n + 1 "
         "WHEN NOT MATCHED THEN INSERT VALUES (s.a, 5, 'cd')"
     )
-    assert _rows(engine, "SELECT a, n, rtrim(c) FROM w.c ORDER BY a") == [
+    assert rows(engine, "SELECT a, n, rtrim(c) FROM w.c ORDER BY a") == [
         [1, 3, "ab"], [2, 3, "cd"], [4, 5, "cd"], [5, 5, "cd"],
     ]  # fmt: skip
 
@@ -129,8 +124,8 @@ def test_branches_of_one_insert_do_not_replace_each_others_rows(engine: Engine, 
         f"FROM w.s INSERT {first} TABLE w.p PARTITION (k = 1) SELECT a WHERE op = 'U' "
         f"INSERT {second} TABLE w.p PARTITION (k = 1) SELECT a WHERE op = 'D'"
     )
-    assert _rows(engine, "SELECT a FROM w.p WHERE k = 1 ORDER BY a") == [[1], [2], [5]]
-    assert _rows(engine, "SELECT a FROM w.p WHERE k = 2") == [[3]]
+    assert rows(engine, "SELECT a FROM w.p WHERE k = 1 ORDER BY a") == [[1], [2], [5]]
+    assert rows(engine, "SELECT a FROM w.p WHERE k = 2") == [[3]]
 
 
 def test_a_static_value_is_the_partition_that_rows_of_a_query_are_in(engine: Engine) -> None:
@@ -141,13 +136,13 @@ def test_a_static_value_is_the_partition_that_rows_of_a_query_are_in(engine: Eng
         "INSERT INTO w.d PARTITION (k = '01.5') SELECT 3;"
         "ALTER TABLE w.d ADD IF NOT EXISTS PARTITION (k = 1.50)"
     )
-    assert _rows(engine, "SHOW PARTITIONS w.d") == [["k=1.5"]]
-    assert _rows(engine, "SELECT a FROM w.d WHERE k = 1.5 ORDER BY a") == [[2], [3]]
+    assert rows(engine, "SHOW PARTITIONS w.d") == [["k=1.5"]]
+    assert rows(engine, "SELECT a FROM w.d WHERE k = 1.5 ORDER BY a") == [[2], [3]]
     with engine.batch("w.d", partition={"k": Decimal("1.50")}, transactions=1) as batch:
         batch.write([{"a": 4}])
-    assert _rows(engine, "SHOW PARTITIONS w.d") == [["k=1.5"]]
+    assert rows(engine, "SHOW PARTITIONS w.d") == [["k=1.5"]]
     engine.run("TRUNCATE TABLE w.d PARTITION (k = 1.50)")
-    assert _rows(engine, "SELECT count(*) FROM w.d") == [[0]]
+    assert rows(engine, "SELECT count(*) FROM w.d") == [[0]]
 
 
 def test_rows_are_found_where_a_text_has_escapes(engine: Engine) -> None:
@@ -155,12 +150,12 @@ def test_rows_are_found_where_a_text_has_escapes(engine: Engine) -> None:
     engine.run(r"""CREATE TABLE w.e (a INT) PARTITIONED BY (s STRING) STORED AS ORC;
         INSERT INTO w.e VALUES (1, '\U0001F600'), (2, 'U0001F600'), (3, 'it\'s');
         INSERT INTO w.e PARTITION (s = '\U0001F600') VALUES (4)""")
-    assert _rows(engine, r"SELECT a FROM w.e WHERE s = '\U0001F600' ORDER BY a") == [[1], [4]]
-    assert _rows(engine, r"SELECT a FROM w.e WHERE s IN ('\ud83d\ude00', 'it\u0027s') ORDER BY a") == [[1], [3], [4]]
+    assert rows(engine, r"SELECT a FROM w.e WHERE s = '\U0001F600' ORDER BY a") == [[1], [4]]
+    assert rows(engine, r"SELECT a FROM w.e WHERE s IN ('\ud83d\ude00', 'it\u0027s') ORDER BY a") == [[1], [3], [4]]
     engine.run(r"UPDATE w.e SET a = 10 WHERE s = '\U0001F600' AND a = 1; DELETE FROM w.e WHERE s <> '\U0001F600'")
-    assert _rows(engine, "SELECT a FROM w.e ORDER BY a") == [[4], [10]]
+    assert rows(engine, "SELECT a FROM w.e ORDER BY a") == [[4], [10]]
     engine.run(r"ALTER TABLE w.e DROP PARTITION (s = '\U0001F600')")
-    assert _rows(engine, "SELECT a FROM w.e") == []
+    assert rows(engine, "SELECT a FROM w.e") == []
 
 
 def test_every_clause_means_the_partition_of_a_value_however_that_is_written(engine: Engine, tmp_path: Path) -> None:
@@ -169,18 +164,18 @@ def test_every_clause_means_the_partition_of_a_value_however_that_is_written(eng
     whole, some = "PARTITION (k = '01', d = '2024-1-2')", ("PARTITION (k = '01')", "PARTITION (d = '2024-1-2')")
     there = ["k=1/d=2024-01-02"]
     engine.run(f"ALTER TABLE w.m ADD {whole}; ALTER TABLE w.m ADD IF NOT EXISTS {whole}")
-    assert _rows(engine, "SHOW PARTITIONS w.m") == [there]
+    assert rows(engine, "SHOW PARTITIONS w.m") == [there]
     for clause in (whole, *some):
         engine.run(f"INSERT INTO w.m {whole} VALUES (1)")  # noqa: S608 - a clause of the test
-        assert _rows(engine, "SELECT a FROM w.m") == [[1]]
+        assert rows(engine, "SELECT a FROM w.m") == [[1]]
         engine.run(f"EXPORT TABLE w.m {clause} TO '{tmp_path}/{len(clause)}'; TRUNCATE TABLE w.m {clause}")
-        assert _rows(engine, "SELECT a FROM w.m") == []
+        assert rows(engine, "SELECT a FROM w.m") == []
     engine.run(
         f"DESCRIBE FORMATTED w.m {whole}; ALTER TABLE w.m {whole} RENAME TO PARTITION (k = '+2', d = '2024-1-3')"
     )
-    assert _rows(engine, "SHOW PARTITIONS w.m") == [["k=2/d=2024-01-03"]]
+    assert rows(engine, "SHOW PARTITIONS w.m") == [["k=2/d=2024-01-03"]]
     engine.run(f"ALTER TABLE w.m ADD {whole}; ALTER TABLE w.m DROP {some[1]}")
-    assert _rows(engine, "SHOW PARTITIONS w.m") == [["k=2/d=2024-01-03"]]
+    assert rows(engine, "SHOW PARTITIONS w.m") == [["k=2/d=2024-01-03"]]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +198,7 @@ def test_is_distinct_from_may_stand_in_set(engine: Engine) -> None:
         "WHEN MATCHED THEN UPDATE SET changed = t.b IS NOT DISTINCT FROM t.a, b = 7;"
         "FROM w.f INSERT INTO w.f SELECT a + 10, b, a IS DISTINCT FROM b WHERE a = 1"
     )
-    assert _rows(engine, "SELECT a, b, changed FROM w.f ORDER BY a") == [[1, 7, False], [2, 7, True], [11, 7, True]]
+    assert rows(engine, "SELECT a, b, changed FROM w.f ORDER BY a") == [[1, 7, False], [2, 7, True], [11, 7, True]]
 
 
 def test_one_statement_has_one_time_whatever_its_clauses_are(engine: Engine) -> None:
@@ -215,7 +210,7 @@ def test_one_statement_has_one_time_whatever_its_clauses_are(engine: Engine) -> 
         "WHEN MATCHED THEN UPDATE SET ts = current_timestamp, day = current_date(), unix = unix_timestamp() "
         "WHEN NOT MATCHED THEN INSERT VALUES (s.a, now(), curdate(), unix_timestamp())"
     )
-    merged = _rows(engine, "SELECT count(*), count(DISTINCT ts, day, unix), min(unix_timestamp(ts) - unix) FROM w.h "
+    merged = rows(engine, "SELECT count(*), count(DISTINCT ts, day, unix), min(unix_timestamp(ts) - unix) FROM w.h "
                            "WHERE ts IS NOT NULL")  # fmt: skip
     assert merged == [[4, 1, 0]]
     engine.run(
@@ -224,8 +219,8 @@ def test_one_statement_has_one_time_whatever_its_clauses_are(engine: Engine) -> 
         "INSERT OVERWRITE TABLE w.p PARTITION (k = 1) SELECT unix_timestamp(ts)"
     )
     same = "SELECT count(DISTINCT ts), count(DISTINCT p.a) FROM w.h JOIN w.p p ON p.a = unix_timestamp(ts)"
-    assert _rows(engine, same) == [[1, 1]]
-    assert _rows(engine, "SELECT abs(unix_timestamp() - max(unix_timestamp(ts))) < 600 FROM w.h") == [[True]]
+    assert rows(engine, same) == [[1, 1]]
+    assert rows(engine, "SELECT abs(unix_timestamp() - max(unix_timestamp(ts))) < 600 FROM w.h") == [[True]]
 
 
 def test_names_of_columns_may_hold_braces(engine: Engine) -> None:
@@ -234,7 +229,7 @@ def test_names_of_columns_may_hold_braces(engine: Engine) -> None:
         "CREATE TABLE w.b (`{}` INT NOT NULL, `a{}b` CHAR(2) CHECK (`a{}b` <> '{}')) STORED AS ORC;"
         "INSERT INTO w.b SELECT a, op FROM w.s WHERE a = 1; UPDATE w.b SET `a{}b` = 'xy'"
     )
-    assert _rows(engine, "SELECT `{}`, `a{}b` FROM w.b") == [[1, "xy"]]
+    assert rows(engine, "SELECT `{}`, `a{}b` FROM w.b") == [[1, "xy"]]
     for values, told in {
         "CAST(s.op AS STRING), 'a'": r"column {} of w\.b: the value 'U' is no int",
         "1, concat(s.op, 'abc')": r"column a{}b of w\.b: the value 'Uabc' is longer than 2",

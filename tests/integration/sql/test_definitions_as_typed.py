@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +18,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.metastore.schema.hive_catalog import KEY_CONSTRAINTS, TBLS
+from tests.integration.sql.answers import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,14 +54,8 @@ HIVES_TEXT = "\n".join(
 )
 
 
-def _rows(engine: Engine, query: str) -> list[list[Any]]:
-    rows = engine.run(query)[-1].rows
-    assert rows is not None
-    return [list(row) for row in rows.rows]
-
-
 def _shown(engine: Engine, table: str) -> str:
-    return "\n".join(line for (line,) in _rows(engine, f"SHOW CREATE TABLE {table}"))
+    return "\n".join(line for (line,) in rows(engine, f"SHOW CREATE TABLE {table}"))
 
 
 @pytest.fixture
@@ -116,20 +111,20 @@ def test_like_takes_the_definition_and_no_rows(engine: Engine, client: Metastore
 
 @pytest.mark.spark
 def test_a_table_of_a_query_may_have_partitions_and_buckets(engine: Engine) -> None:
-    rows = "SELECT 'x' AS k, 1 AS a, DATE '2024-01-01' AS d UNION ALL SELECT NULL, 2, DATE '2024-01-02'"
+    query = "SELECT 'x' AS k, 1 AS a, DATE '2024-01-01' AS d UNION ALL SELECT NULL, 2, DATE '2024-01-02'"
     for name, options in (
         ("acid", "CLUSTERED BY (a) INTO 2 BUCKETS STORED AS ORC"),
         ("mm", "STORED AS PARQUET"),
         ("plain", "STORED AS ORC TBLPROPERTIES ('transactional'='false')"),
     ):
-        [result] = engine.run(f"CREATE TABLE w.{name} PARTITIONED BY (k, d) {options} AS {rows}")
+        [result] = engine.run(f"CREATE TABLE w.{name} PARTITIONED BY (k, d) {options} AS {query}")
         assert (result.kind, result.inserted) == ("create_table", 2)
-        found = _rows(engine, f"SELECT a, k, cast(d AS STRING) FROM w.{name} ORDER BY a")
+        found = rows(engine, f"SELECT a, k, cast(d AS STRING) FROM w.{name} ORDER BY a")
         assert found == [[1, "x", "2024-01-01"], [2, None, "2024-01-02"]]
-        assert len(_rows(engine, f"SHOW PARTITIONS w.{name}")) == 2
+        assert len(rows(engine, f"SHOW PARTITIONS w.{name}")) == 2
     with pytest.raises(InvalidArgumentsError, match="the query gives no column z to partition by; it gives k, a, d"):
-        engine.run(f"CREATE TABLE w.q PARTITIONED BY (z) AS {rows}")
-    assert "q" not in [name for name, *_ in _rows(engine, "SHOW TABLES IN w")]
+        engine.run(f"CREATE TABLE w.q PARTITIONED BY (z) AS {query}")
+    assert "q" not in [name for name, *_ in rows(engine, "SHOW TABLES IN w")]
 
 
 def test_sparks_spellings_of_tables_and_columns(engine: Engine, client: MetastoreClient) -> None:
@@ -159,7 +154,7 @@ def test_a_column_that_was_added_and_renamed_later_keeps_its_values(engine: Engi
         "CREATE TABLE w.r (id INT) STORED AS ORC; INSERT INTO w.r VALUES (1); ALTER TABLE w.r ADD COLUMNS (pages INT);"
         "INSERT INTO w.r VALUES (2, 300); ALTER TABLE w.r CHANGE COLUMN pages leaves INT; UPDATE w.r SET id = id + 1"
     )
-    assert _rows(engine, "SELECT id, leaves FROM w.r ORDER BY id") == [[2, None], [3, 300]]
+    assert rows(engine, "SELECT id, leaves FROM w.r ORDER BY id") == [[2, None], [3, 300]]
 
 
 @pytest.mark.spark
@@ -170,7 +165,7 @@ def test_a_column_that_had_another_name_for_a_while_keeps_its_values(engine: Eng
         "ALTER TABLE w.s CHANGE COLUMN pages leaves INT; INSERT INTO w.s VALUES (2, 200);"
         "ALTER TABLE w.s CHANGE COLUMN leaves pages INT; UPDATE w.s SET id = id + 1"
     )
-    assert _rows(engine, "SELECT id, pages FROM w.s ORDER BY id") == [[2, 100], [3, 200]]
+    assert rows(engine, "SELECT id, pages FROM w.s ORDER BY id") == [[2, 100], [3, 200]]
 
 
 def test_a_database_is_altered(engine: Engine, client: MetastoreClient, tmp_path: Path) -> None:
@@ -238,7 +233,7 @@ def test_constraints_are_the_rows_that_hive_keeps(engine: Engine, client: Metast
 def test_a_constraint_that_cannot_be_leaves_no_table(engine: Engine, columns: str, problem: str) -> None:
     with pytest.raises(HiveAcidError, match=problem):
         engine.run(f"CREATE TABLE w.q ({columns}) STORED AS ORC")
-    assert "q" not in [name for name, *_ in _rows(engine, "SHOW TABLES IN w")]
+    assert "q" not in [name for name, *_ in rows(engine, "SHOW TABLES IN w")]
 
 
 @pytest.mark.spark
@@ -258,14 +253,14 @@ def test_inserts_obey_what_is_enabled(engine: Engine, options: str) -> None:
         f"d INT DEFAULT 7 DISABLE) {options}; INSERT INTO w.c (a, c) VALUES (1, 5);"
         "INSERT INTO w.c VALUES (2, DEFAULT, 9, DEFAULT), (3, NULL, NULL, 1)"
     )
-    assert _rows(engine, "SELECT * FROM w.c ORDER BY a") == [[1, "xy", 5, None], [2, "xy", 9, None], [3, None, None, 1]]
+    assert rows(engine, "SELECT * FROM w.c ORDER BY a") == [[1, "xy", 5, None], [2, "xy", 9, None], [3, None, None, 1]]
     for values, problem in (
         ("(9, 'x', 5, 1)", "CHECK constraint violated! cc_c of w.c: c > a"),
         ("(NULL, 'x', 5, 1)", "NOT NULL"),
     ):
         with pytest.raises(BadRecordError, match=problem):
             engine.run(f"INSERT INTO w.c VALUES {values}")
-    assert _rows(engine, "SELECT count(*) FROM w.c") == [[3]]
+    assert rows(engine, "SELECT count(*) FROM w.c") == [[3]]
 
 
 @pytest.mark.spark
@@ -290,7 +285,7 @@ def test_changes_obey_what_is_enabled(engine: Engine) -> None:
         "WHEN NOT MATCHED AND s.a = 7 THEN INSERT (a, c, k) VALUES (7, 1, 1) "
         "WHEN NOT MATCHED THEN INSERT (a, b, c, k) VALUES (s.a, 'said', 1, 1)"
     )
-    assert _rows(engine, "SELECT a, b, c FROM w.c ORDER BY a") == [[1, "dd", 4], [7, "dd", 1], [8, "said", 1]]
+    assert rows(engine, "SELECT a, b, c FROM w.c ORDER BY a") == [[1, "dd", 4], [7, "dd", 1], [8, "said", 1]]
 
 
 @pytest.mark.spark
@@ -303,9 +298,9 @@ def test_repair_adds_the_partitions_of_external_tables(engine: Engine, tmp_path:
         f"ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' STORED AS TEXTFILE LOCATION 'file:{tmp_path}/x';"
         "ALTER TABLE w.x ADD PARTITION (k=2, l='c')"
     )
-    assert _rows(engine, "MSCK REPAIR TABLE w.x") == [["k=1/l=a b"]]
-    assert _rows(engine, "ALTER TABLE w.x RECOVER PARTITIONS") == []
-    assert _rows(engine, "SELECT * FROM w.x ORDER BY a") == [[1, "x", 1, "a b"], [2, "y", 2, "c"]]
+    assert rows(engine, "MSCK REPAIR TABLE w.x") == [["k=1/l=a b"]]
+    assert rows(engine, "ALTER TABLE w.x RECOVER PARTITIONS") == []
+    assert rows(engine, "SELECT * FROM w.x ORDER BY a") == [[1, "x", 1, "a b"], [2, "y", 2, "c"]]
     with pytest.raises(UnsupportedStatementError, match="registered by the transactions that write them"):
         engine.run("MSCK REPAIR TABLE w.p")
     with pytest.raises(UnsupportedStatementError, match="may be on a disk that is not mounted"):
@@ -331,4 +326,4 @@ def test_constants_of_bytes_are_read_and_written(real_engine: Engine) -> None:
         "CREATE TABLE b (id INT, v BINARY); INSERT INTO b VALUES (1, X'01ff'), (2, x''); DELETE FROM b WHERE v = X'';"
         "UPDATE b SET v = X'02' WHERE v = x'01FF'"
     )
-    assert _rows(real_engine, "SELECT id, hex(v), X'0a' = unhex('0A') FROM b") == [[1, "02", True]]
+    assert rows(real_engine, "SELECT id, hex(v), X'0a' = unhex('0A') FROM b") == [[1, "02", True]]

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hive_acid.errors import BadRecordError, HiveAcidError, InvalidArgumentsError, UnsupportedStatementError
+from tests.integration.sql.answers import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,12 +43,6 @@ HIVES_TEXT = "\n".join(
         "  'transient_lastDdlTime'='1700000000')",
     )
 )
-
-
-def rows(engine: Engine, query: str) -> list[list[Any]]:
-    found = engine.run(query)[-1].rows
-    assert found is not None
-    return [list(row) for row in found.rows]
 
 
 def test_csv_tables_are_read_and_written_as_opencsvserde_does(real_engine: Engine, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.decisions import Kind as Outcome
-from tests.examples import examples
+from tests.examples import examples, random_programs
 from tests.interop.programs import Clean, Compact, Program, program
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ FEW = examples(16)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        asked = metafunc.config.getoption("--programs")
-        metafunc.parametrize("seed", range(FEW if asked is None else asked))
+    random_programs(metafunc, FEW)
 
 
 def test_a_random_program_leaves_what_the_model_says(real_engine: Engine, client: MetastoreClient, seed: int) -> None:

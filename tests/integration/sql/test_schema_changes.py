@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hive_acid.maintenance.decisions import Kind
+from tests.integration.sql.answers import rows
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
@@ -24,12 +25,6 @@ pytestmark = [pytest.mark.crossing("changed columns x kinds of tables x writers"
 ACID = "STORED AS ORC"
 INSERT_ONLY = "STORED AS {} TBLPROPERTIES ('transactional_properties'='insert_only')"
 PLAIN = "STORED AS {} TBLPROPERTIES ('transactional'='false')"
-
-
-def rows(engine: Engine, query: str) -> list[list[Any]]:
-    found = engine.run(query)[-1].rows
-    assert found is not None
-    return [list(row) for row in found.rows]
 
 
 def compacted(engine: Engine, table: str, kind: str = "major") -> None:

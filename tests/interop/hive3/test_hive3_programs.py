@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.errors import SchemaVersionError
+from tests.examples import random_programs
 from tests.interop.hive3.hive3 import Hive3Error
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ class Step:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        programs = metafunc.config.getoption("--programs")
-        metafunc.parametrize("seed", range(FEW if programs is None else programs))
+    random_programs(metafunc, FEW)
 
 
 def program(seed: int) -> list[Step]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.replication.acid.sync import sync_tables
-from tests.integration.replication.dying import Countdown, Killed, dying
+from tests.examples import random_programs
+from tests.integration.replication.dying import Countdown, dying, what_killed
 from tests.integration.replication.row_spark import row_spark
 from tests.integration.replication.world import (
     DATABASE,
@@ -40,8 +41,7 @@ CYCLES = 5
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("programs") or 1))
+    random_programs(metafunc)
 
 
 class Pair:
@@ -89,13 +89,10 @@ class Pair:
 
     def sync_and_die(self, number: int) -> str | None:
         """A sync that is killed; what it was about to do, None when it was done before."""
-        countdown = Countdown(number)
-        try:
-            self.sync(countdown)
-        except Killed:
-            self.world.log.append(f"killed: {countdown.what}")
-            return countdown.what
-        return None
+        what = what_killed(number, self.sync)
+        if what is not None:
+            self.world.log.append(f"killed: {what}")
+        return what
 
     def reap(self) -> None:
         """The time-outs of the killed have passed; mapped txns have one of eleven days."""

@@ -23,7 +23,8 @@ from airflow_hive_acid.replication.policies.policy import policy
 from airflow_hive_acid.replication.policies.state import PolicyRecord
 from airflow_hive_acid.replication.site import Site
 from airflow_hive_acid.settings import Settings, Source
-from tests.integration.replication.dying import Countdown, Killed, dying
+from tests.examples import random_programs
+from tests.integration.replication.dying import Countdown, dying, what_killed
 from tests.integration.replication.row_spark import row_spark
 from tests.integration.replication.world import DATABASE, Watch, World, reap
 
@@ -43,8 +44,7 @@ Content: TypeAlias = tuple[tuple[str, str], ...] | None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("programs") or 1))
+    random_programs(metafunc)
 
 
 def content(site: Site) -> dict[Place, Content]:
@@ -192,13 +192,10 @@ class Pair:
             run_cycle(POLICY, source, target, replace(parts, page=self.random.choice([3, 1000])), holder="a test")
 
     def cycle_and_die(self, number: int) -> str | None:
-        countdown = Countdown(number)
-        try:
-            self.cycle(countdown)
-        except Killed:
-            self.world.log.append(f"killed: {countdown.what}")
-            return countdown.what
-        return None
+        what = what_killed(number, self.cycle)
+        if what is not None:
+            self.world.log.append(f"killed: {what}")
+        return what
 
     def look(self, *, must_be_current: bool = False) -> None:
         self.has_acid = self.has_acid or self._acid_is_complete()

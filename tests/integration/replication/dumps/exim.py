@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (Column("a", "int"), Column("b", "string"))
 DS = (Column("ds", "string"),)
+FILES = {"000000_0": b"1,one\n", "sub/000001_0": b"2,two\n"}
 OF_A_SITE = ("repl.last.id", "hive.acid.repl.last.metadata.id", "transient_lastDdlTime", "COLUMN_STATS_ACCURATE")
 
 

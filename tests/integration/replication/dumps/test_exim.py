@@ -35,6 +35,7 @@ from airflow_hive_acid.replication.dumps.import_plan import Asked
 from airflow_hive_acid.replication.dumps.imports import import_dump, import_table
 from airflow_hive_acid.replication.dumps.metadata_imports import import_metadata
 from tests.integration.replication.dumps.exim import (
+    FILES,
     add_partition,
     contents,
     exported,
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_hive_acid.replication.site import Site
-
-FILES = {"000000_0": b"1,one\n", "sub/000001_0": b"2,two\n"}
 
 
 @pytest.mark.every_database

@@ -16,6 +16,7 @@ from airflow_hive_acid.replication.dumps.exports import export_table
 from airflow_hive_acid.replication.dumps.imports import import_table
 from tests.examples import places
 from tests.integration.replication.dumps.exim import (
+    FILES,
     add_partition,
     contents,
     exported,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_hive_acid.replication.site import Site
-
-FILES = {"000000_0": b"1,one\n", "sub/000001_0": b"2,two\n"}
 
 
 @pytest.mark.rule("R4")

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.doctor.doctor import examine_tables
-from tests.examples import examples
+from tests.examples import examples, random_programs
 
 from .programs import Program, last_steps
 from .running import Run
@@ -33,9 +33,7 @@ STEPS = 9
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        asked = metafunc.config.getoption("--programs")
-        metafunc.parametrize("seed", range(FEW if asked is None else asked))
+    random_programs(metafunc, FEW)
 
 
 def test_a_random_table_holds_what_the_model_says(
