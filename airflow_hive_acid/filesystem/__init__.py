@@ -1,7 +1,8 @@
 """One way to list, read, rename and delete in a warehouse, whatever it is stored on.
 
 ``open_filesystem(uri)`` returns the adapter for the scheme of a URI. Local warehouses (``file:``) are served by the
-operating system directly, everything else by fsspec. Spark jobs do not come here; they use Hadoop's FileSystem.
+operating system directly, everything else by fsspec. Spark jobs do not come here; they use Hadoop's FileSystem. Imports
+``format`` and the settings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keeping tables healthy: Initiator, Worker, Cleaner, reaper and history purge.
 
 Each service is a pure decision that says why, with its numbers, and a thin runner that gathers the facts, acts on the
-decision and hands it back.
+decision and hands it back. Imports ``metastore``, ``filesystem`` and ``format``.
 """
 
 from __future__ import annotations

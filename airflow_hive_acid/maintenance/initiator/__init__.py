@@ -1,4 +1,4 @@
 """The Initiator: which tables and partitions should be compacted, and why.
 
-Imports ``maintenance.cleaner`` for what its explanation says of clean-up, and below.
+Imports ``maintenance.cleaner`` and ``maintenance.worker`` for rules of theirs, and below.
 """

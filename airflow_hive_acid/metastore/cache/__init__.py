@@ -1,4 +1,7 @@
-"""A copy of the catalog in memory, synchronised by ValidWriteIdList and the notification log."""
+"""A copy of the catalog in memory, synchronised by ValidWriteIdList and the notification log.
+
+Imports ``metastore.verbs``, ``metastore.catalog`` and the rooms below.
+"""
 
 from __future__ import annotations
 

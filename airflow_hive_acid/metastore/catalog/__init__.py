@@ -2,6 +2,8 @@
 
 :mod:`.values` is the model and its rules, :mod:`.rows` reads and writes it. :mod:`.thrift` makes their text of it, as
 dumps and messages hold it, and reads it back.
+
+Imports ``metastore.compaction`` and below, neither locks nor leases: those are their business who call.
 """
 
 from __future__ import annotations

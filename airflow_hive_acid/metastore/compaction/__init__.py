@@ -1,4 +1,7 @@
-"""The queue of compactions and what stands around it: requests, runs, cleaning, decisions, measures and horizons."""
+"""The queue of compactions and what stands around it: requests, runs, cleaning, decisions, measures and horizons.
+
+Imports ``metastore.txns`` and below.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Leases: rights to a table or partition for a time, that writers and a real Hive honour.
 
-``model`` has the values, ``grants`` the decision, ``manager`` the verbs that users call.
+``model`` has the values, ``grants`` the decision, ``attempts`` and ``queue`` how one is granted it, ``manager`` the
+verbs that users call. Imports ``metastore.locks`` and below.
 """
 
 from __future__ import annotations

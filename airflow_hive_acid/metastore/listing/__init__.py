@@ -1,4 +1,7 @@
-"""What people and watchers see: SHOW, pages, metrics, the commit log and outcomes. Reads only."""
+"""What people and watchers see: SHOW, pages, metrics, the commit log and outcomes. Reads only.
+
+Imports ``metastore.catalog`` and below.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Hive 4's lock manager: requests, compatibility, the queue, and who waits for whom.
 
-:mod:`.legacy` has the manager of the Hive Concurrency Model.
+:mod:`.legacy` has the manager of the Hive Concurrency Model. Imports ``metastore.txns`` and below.
 """
 
 from __future__ import annotations

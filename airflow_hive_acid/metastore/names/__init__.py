@@ -1,4 +1,7 @@
-"""What tables, partitions and other objects are called: checked, compared and resolved under every spelling."""
+"""What tables, partitions and other objects are called: checked, compared and resolved under every spelling.
+
+Imports ``metastore.schema`` and ``format``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The notification log: its rows and messages, as Hive's listeners write and read them."""
+"""The notification log: its rows and messages, as Hive's listeners write and read them.
+
+Imports ``metastore.names`` and ``metastore.database``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What we note beside Hive's tables: claims, shared txns, streams, mirrors, reads, and marks of places."""
+"""What we note beside Hive's tables: claims, shared txns, streams, mirrors, reads, and marks of places.
+
+Imports ``metastore.catalog`` and below.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What replication asks of the metastore: mapped txns, applied events, whole objects written as the source has them."""
+"""What replication asks of the metastore: mapped txns, applied events, whole objects written as the source has them.
+
+Imports ``metastore.verbs``, ``metastore.catalog`` and the rooms below.
+"""
 
 from __future__ import annotations
 

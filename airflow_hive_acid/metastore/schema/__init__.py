@@ -1,4 +1,7 @@
-"""Tables of the metastore as values: Hive 4's own, and ours beside them. Nothing here runs a statement."""
+"""Tables of the metastore as values: Hive 4's own, and ours beside them. Nothing here runs a statement.
+
+Imports nothing of the rest.
+"""
 
 from __future__ import annotations
 

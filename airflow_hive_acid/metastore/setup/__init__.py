@@ -1,4 +1,7 @@
-"""Creating, checking and upgrading the schema of a metastore."""
+"""Creating, checking and upgrading the schema of a metastore.
+
+Imports ``metastore.database`` and ``metastore.schema``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """Which locks a plan asks for, each with the rule that gave it.
 
-Imports ``sql.planning`` and below.
+Imports ``sql.model``, and what locks are from the metastore.
 """

@@ -1,4 +1,4 @@
 """The text of a script: its pieces and places, what may be said in it, what is hidden when it is shown.
 
-Imports ``sql.model``.
+Imports the errors alone.
 """
