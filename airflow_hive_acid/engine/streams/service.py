@@ -25,6 +25,7 @@ from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.engine.streams.budget import Budget, Deltas
 from airflow_hive_acid.engine.streams.channel import ApplicationGoneError, SinkSession
 from airflow_hive_acid.engine.streams.columns import reconcile
+from airflow_hive_acid.engine.streams.statements import statement_text
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -40,12 +41,12 @@ from airflow_hive_acid.errors import (
     WriteConflictError,
 )
 from airflow_hive_acid.format.jobs import DATAFRAME, Column, JobError, Source
-from airflow_hive_acid.format.streams import BATCH_VIEW, DELETED, NO_QUERY, StreamOptions
+from airflow_hive_acid.format.streams import BATCH_VIEW, NO_QUERY, StreamOptions
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.plans import combine_operations
-from airflow_hive_acid.sql.parsing.builders import insert_statement, merge_statement, quoted_column, table_name
+from airflow_hive_acid.sql.parsing.builders import quoted_column, table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,6 +192,7 @@ class StreamService:
             table.qualified_name,
             options.source,
             f"{self._who}, application {options.application_id}" if self._several else self._who,
+            table_id=table.id,
             silent_ms=silent,
             start_over=options.start_over,
         )
@@ -295,7 +297,7 @@ class _Running:
             self._end_earlier("an attempt at the micro-batch before did not come to its end")
         given = tuple(Column(str(name), str(kind)) for name, kind in question["columns"])
         aside = tuple(map(str, question.get("aside", ())))
-        table = self._context.table(self._options.table)
+        table = self._same(self._context.table(self._options.table))
         self._deltas.hold_back(table)
         try:
             result = self._apply_patiently(batch, self._planned(table, given, aside))
@@ -309,6 +311,19 @@ class _Running:
             # It is committed, whatever becomes of the count.
             log.warning("the deltas of %s could not be counted: %s", table.qualified_name, problem)
         return {"is": "committed", "again": False, "txn_id": result.txn_id, "inserted": result.inserted}
+
+    def _same(self, table: Table) -> Table:
+        """A table that was looked up by the stream's name of it, if that has not passed to another one.
+
+        :raises InvalidArgumentsError: otherwise; what is on record was written to the one that had the name before.
+        """
+        if table.id == self.owner.table_id:
+            return table
+        raise InvalidArgumentsError(
+            f"{table.qualified_name} is not the table any more that stream {self._options.stream} was started for: "
+            "that one was dropped, or has another name now. Nothing of the micro-batch was written; start the stream "
+            "again, and it goes on into the table of that name if it can"
+        )
 
     def _require_repetition(self, batch: int, offsets: dict[str, Any] | None) -> None:
         """Refuse to skip a micro-batch that a query has made anew under a number that is taken: its rows would be lost.
@@ -341,7 +356,8 @@ class _Running:
         if last < 0:
             log.warning(
                 "stream %s begins with micro-batch %s of its checkpoint: of those before, none was committed under "
-                "this name, as when it was forgotten, or the metastore was restored from a backup of before",
+                "this name, as when it was forgotten, its table is a new one, or the metastore was restored from a "
+                "backup of before",
                 name, batch,
             )  # fmt: skip
         elif self._options.on_gap == "fail":
@@ -369,7 +385,8 @@ class _Running:
             operations = combine_operations([known.plan])
             with StatementTransaction.begin(context, operations, Statements([known.plan]), attempt) as transaction:
                 # Planned again if the table has changed before the locks were granted.
-                planned = self._planned(transaction.table(known.table.qualified_name), known.given, known.aside).plan
+                table = self._same(transaction.table(known.table.qualified_name))
+                planned = self._planned(table, known.given, known.aside).plan
                 tell_planned(context, planned, transaction)
                 result = transaction.run(planned)
                 transaction.remember([result])
@@ -397,7 +414,7 @@ class _Running:
                 return self._planned(now, given, aside)  # another stream was faster
             table = context.table(options.table)
         context.views[BATCH_VIEW] = Source(BATCH_VIEW, DATAFRAME, {"view": options.view})
-        statement: Insert | Merge = parse_script(_text(options, table, found))[0]  # type: ignore[assignment]
+        statement: Insert | Merge = parse_script(statement_text(options, table, found))[0]  # type: ignore[assignment]
         self._known = _Planned(table, given, aside, plan_of(context, statement))
         return self._known
 
@@ -406,6 +423,7 @@ class _Running:
 
         listed = ", ".join(f"{quoted_column(c.name, 'column')} {c.type}" for c in found.added)
         name = table_name(table.qualified_name)
+        self._same(self._context.table(self._options.table))  # it may have waited for a compaction meanwhile
         for statement in parse_script(f"ALTER TABLE `{name.database}`.`{name.name}` ADD COLUMNS ({listed})"):
             run_alter(self._context, statement)  # type: ignore[arg-type]
         log.info("%s got the columns %s of stream %s", name, listed, self._options.stream)
@@ -440,39 +458,6 @@ class _Running:
         self.batch, self._left = found.batch, ()
         self.committed += 1
         return {"is": "committed", "again": False, "txn_id": found.txn_id, "inserted": None}
-
-
-def _text(options: StreamOptions, table: Table, found: Reconciled) -> str:
-    """The statement of a micro-batch."""
-    partitions = [c.name for c in table.partition_columns]
-    filled = [name for name in found.written if name not in partitions]
-    # What has no value would be given its DEFAULT: a NULL must be said.
-    nulls = [f"NULL AS {quoted_column(name, 'column')}" for name in found.nulls] if options.mode == "append" else []
-    last = [*found.written[len(filled) :], *((DELETED,) if options.deletes else ())]
-    columns = ", ".join(
-        [
-            *(quoted_column(name, "column") for name in filled),
-            *nulls,
-            *(quoted_column(name, "column") for name in last),
-        ]
-    )
-    rows = f"SELECT {columns} FROM {BATCH_VIEW}"  # noqa: S608 - names are quoted
-    if options.mode == "append":
-        given = {name.lower(): value for name, value in options.partition.items()}
-        partition = {name: given.get(name) for name in partitions}
-        return insert_statement(table.qualified_name, rows, partition=partition, columns=[*filled, *found.nulls])
-    keys = [key.lower() for key in options.keys]
-    on = " AND ".join(f"t.{quoted_column(key, 'keys')} = s.{quoted_column(key, 'keys')}" for key in keys)
-    changed = {n: f"s.{quoted_column(n, 'column')}" for n in found.written if n not in (*keys, *partitions)}
-    values = {n: f"s.{quoted_column(n, 'column')}" for n in found.written} | dict.fromkeys(found.nulls, "NULL")
-    clauses: list[Any] = [{"action": "update", "set": changed}] if changed else []
-    new: dict[str, Any] = {"action": "insert", "set": values}
-    if options.deletes:
-        # A row that deletes is looked at by its keys only: where it finds nothing it does nothing.
-        clauses.insert(0, {"action": "delete", "condition": f"s.{DELETED}"})
-        new["condition"] = f"NOT s.{DELETED}"
-    clauses.append(new)
-    return merge_statement(table.qualified_name, rows, on, clauses)
 
 
 def repeats(committed: str | None, offsets: dict[str, Any] | None) -> bool:

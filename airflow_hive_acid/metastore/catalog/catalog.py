@@ -387,5 +387,5 @@ class Catalog:
         delete_table(connection, table.id)
         forget_object(connection, *key)
         if self._database.features(connection).replication:  # our tables' version 7
-            forget_streams(connection, key)
+            forget_streams(connection, key, table.id)
         return DroppedTable(table, locations, purge or table.owns_files)

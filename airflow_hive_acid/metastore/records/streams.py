@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from airflow_hive_acid.errors import ClaimLostError, InvalidArgumentsError, NoSuchObjectError, StreamBusyError
+from airflow_hive_acid.metastore.catalog.rows.reader import read_tables_by_id
 from airflow_hive_acid.metastore.database.clock import clock_ms
-from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM, offsets_text, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ _BEGUN = (
 )
 _ENDED = update(HIVE_ACID_STREAM).where(*_MINE).values(HSR_ATTEMPT="", HSR_OPEN_TXNS="[]", HSR_BEAT=clock_ms())
 _LEAVE = update(HIVE_ACID_STREAM).where(*_MINE).values(HSR_OWNER="", HSR_UPDATED=clock_ms())
-_FORGET = delete(HIVE_ACID_STREAM).where(_KEY, _S.HSR_OWNER == "")
+_FORGET = delete(HIVE_ACID_STREAM).where(_KEY)
 _COMMIT = (
     update(HIVE_ACID_STREAM)
     .where(*_MINE, _S.HSR_ATTEMPT == bindparam("attempt"), _S.HSR_BATCH < bindparam("batch"))
@@ -69,6 +70,11 @@ _COMMIT = (
 )
 NONE_YET = -1
 """Before the first micro-batch."""
+_ANEW: dict[str, Any] = {
+    "HSR_BATCH": NONE_YET, "HSR_TXNID": None, "HSR_WRITEID": None, "HSR_BATCHES": 0, "HSR_ROWS": 0,
+    "HSR_QUARANTINED": 0, "HSR_OFFSETS": None,
+}  # fmt: skip
+"""Of a stream whose table is gone: none of what it has committed is in the next one of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class Stream:
     :param rows: rows of all micro-batches, and ``quarantined`` those that were set aside.
     :param offsets: what the stream said of its sources with the last commit, as JSON text.
     :param silent_ms: milliseconds since its last sign of life, by the database's clock.
+    :param table_id: of the table that the last micro-batch was written to; None where that is not known.
     """
 
     name: str
@@ -98,6 +105,7 @@ class Stream:
     quarantined: int
     offsets: str | None
     silent_ms: int
+    table_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +114,13 @@ class Owner:
 
     :param token: what every change of the record is checked against.
     :param found: the record as it was when it was taken over.
+    :param table_id: of the table that it writes.
     """
 
     stream: str
     token: str
     found: Stream
+    table_id: int
 
     def lost(self) -> ClaimLostError:
         """The error for a stream that another process runs now."""
@@ -126,9 +136,14 @@ class Streams:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def open(self, name: str, table: str, source: str, who: str, *, silent_ms: int, start_over: bool = False) -> Owner:
+    def open(
+        self, name: str, table: str, source: str, who: str, *, table_id: int, silent_ms: int, start_over: bool = False
+    ) -> Owner:  # fmt: skip
         """Become the process that runs a stream.
 
+        What it has committed counts as long as the table that it was written to is there, whatever that is called.
+
+        :param table: ``db.table`` that it writes, as it is called now; ``table_id`` says which one that is.
         :param source: which checkpoint it comes from; another one numbers its micro-batches anew.
         :param who: names us; whoever has the same name is an earlier try of ours, and over.
         :param silent_ms: another process that has given no sign of life for so long counts as dead.
@@ -148,15 +163,21 @@ class Streams:
                     "HSR_BATCH": NONE_YET, "HSR_BATCHES": 0, "HSR_ROWS": 0, "HSR_QUARANTINED": 0,
                 }  # fmt: skip
                 connection.execute(_INSERT, values)
-                return Owner(name, token, _new(name, table, source, who))
-            found = _stream(row)
-            _check(found, table, source, who, silent_ms, start_over)
-            taken: dict[str, Any] = {"HSR_OWNER": token, "HSR_WHO": who, "HSR_SOURCE": source, "HSR_ATTEMPT": ""}
+                return Owner(name, token, _new(name, table, source, who), table_id)
+            known = _stream(row)
+            _require_silent(known, who, silent_ms)
+            found = _of_table(connection, known, table, table_id)
+            _check_source(found, source, start_over)
+            taken: dict[str, Any] = {
+                "HSR_OWNER": token, "HSR_WHO": who, "HSR_SOURCE": source, "HSR_ATTEMPT": "", "HSR_TABLE": table,
+            }  # fmt: skip
+            if found is not known:
+                taken |= _ANEW
             batch = found.batch
             if found.source != source:
                 batch = taken["HSR_BATCH"] = NONE_YET
             connection.execute(_TAKE.values(taken), {"stream": digest(name)})
-            return Owner(name, token, replace(found, batch=batch))
+            return Owner(name, token, replace(found, batch=batch), table_id)
 
         return self._database.run(operation, retry_duplicates=True)
 
@@ -195,7 +216,7 @@ class Streams:
         """What the commit of a micro-batch does in its own database transaction; it raises ClaimLostError to refuse."""
         values = {
             "attempt": attempt, "batch": batch, "txn_id": txn_id, "write_id": write_id, "rows": rows,
-            "quarantined": quarantined, "offsets": offsets,
+            "quarantined": quarantined, "offsets": offsets_text(offsets, owner.table_id),
         }  # fmt: skip
         return partial(_commit, owner, values)
 
@@ -231,25 +252,34 @@ class Streams:
         """
         row = self._database.read(lambda connection: connection.execute(_FIND, {"stream": digest(name)}).first())
         if row is None:
-            raise NoSuchObjectError(f"there is no stream {name}; hive-acid stream show lists those there are")
+            raise _no_such(name)
         return _stream(row)
 
     def all(self) -> list[Stream]:
         """All streams."""
         return self._database.read(lambda connection: [_stream(row) for row in connection.execute(_LIST)])
 
-    def forget(self, name: str) -> bool:
+    def forget(self, name: str, *, silent_ms: int) -> None:
         """Forget a stream that nobody runs: a later one of that name starts with nothing committed.
 
+        :param silent_ms: a process that has given no sign of life for so long counts as dead, and commits nothing more.
+        :raises NoSuchObjectError: when there is none of that name.
         :raises StreamBusyError: while a process runs it.
         """
-        found = self.find(name)
-        if found.running:
-            raise StreamBusyError(f"stream {name} is run by {found.who}; end it first")
-        gone: int = self._database.run(
-            lambda connection: connection.execute(_FORGET, {"stream": digest(name)}).rowcount
-        )
-        return bool(gone)
+
+        def operation(connection: Connection) -> None:
+            row = connection.execute(_LOCK, {"stream": digest(name)}).first()
+            if row is None:
+                raise _no_such(name)
+            found = _stream(row)
+            if found.running and found.silent_ms < silent_ms:
+                raise StreamBusyError(
+                    f"stream {name} is run by {found.who}; end it first. If it is dead, it counts as that after "
+                    f"{silent_ms / 1000:.0f} s without a sign of life (hive.acid.stream.owner.timeout)"
+                )
+            connection.execute(_FORGET, {"stream": digest(name)})
+
+        self._database.run(operation)
 
     def _mine(self, owner: Owner, statement: Any, values: dict[str, Any]) -> None:
         def operation(connection: Connection) -> None:
@@ -269,19 +299,44 @@ def _new(name: str, table: str, source: str, who: str) -> Stream:
     return Stream(name, table, source, who, False, (), NONE_YET, None, None, 0, 0, 0, None, 0)
 
 
-def _check(found: Stream, table: str, source: str, who: str, silent_ms: int, start_over: bool) -> None:
-    if found.table != table:
-        raise InvalidArgumentsError(
-            f"stream {found.name} writes {found.table}, not {table}; give each stream into a table a name of its own. "
-            f"If {found.table} was {table} before, and the stream is to go on into the table that has its name now, "
-            f"forget what it has committed: hive-acid stream forget {found.name}"
-        )
+def _no_such(name: str) -> NoSuchObjectError:
+    return NoSuchObjectError(f"there is no stream {name}; hive-acid stream show lists those there are")
+
+
+def _of_table(connection: Connection, found: Stream, table: str, table_id: int) -> Stream:
+    """What counts of a record for a table: all, or nothing when the table that was written to is gone.
+
+    A Hive drops, makes and renames tables, and knows nothing of the record.
+
+    :raises InvalidArgumentsError: when it is of another table.
+    """
+    written = found.table
+    if found.table_id is not None:
+        if found.table_id == table_id:
+            return found
+        there = read_tables_by_id(connection, [found.table_id]).get(found.table_id)
+        if there is None and written == table:
+            return replace(_new(found.name, table, found.source, found.who), open_txns=found.open_txns)
+        written = written if there is None else there.qualified_name
+    elif written == table:
+        return found
+    raise InvalidArgumentsError(
+        f"stream {found.name} writes {written}, not {table}; give each stream into a table a name of its own. "
+        f"If {written} was {table} before, and the stream is to go on into the table that has its name now, "
+        f"forget what it has committed: hive-acid stream forget {found.name}"
+    )
+
+
+def _require_silent(found: Stream, who: str, silent_ms: int) -> None:
     if found.running and found.who != who and found.silent_ms < silent_ms:
         raise StreamBusyError(
             f"stream {found.name} is run by {found.who}, which gave a sign of life {found.silent_ms / 1000:.1f} s ago; "
             f"it counts as dead after {silent_ms / 1000:.0f} s (hive.acid.stream.owner.timeout). Two streams into one "
             "table need two names"
         )
+
+
+def _check_source(found: Stream, source: str, start_over: bool) -> None:
     if found.source != source and found.batch != NONE_YET and not start_over:
         raise InvalidArgumentsError(
             f"stream {found.name} has committed micro-batch {found.batch} of another checkpoint ({found.source}, not "
@@ -296,6 +351,7 @@ def _commit(owner: Owner, values: dict[str, Any], connection: Connection) -> Non
 
 
 def _stream(row: Any) -> Stream:
+    offsets, table_id = read_offsets(row.HSR_OFFSETS)
     return Stream(
         name=row.HSR_NAME,
         table=row.HSR_TABLE,
@@ -309,6 +365,7 @@ def _stream(row: Any) -> Stream:
         batches=row.HSR_BATCHES,
         rows=row.HSR_ROWS,
         quarantined=row.HSR_QUARANTINED,
-        offsets=row.HSR_OFFSETS,
+        offsets=offsets,
         silent_ms=int(row.silent_ms),
+        table_id=table_id,
     )

@@ -124,7 +124,7 @@ class _Question:
 
 @setting("hive.acid.stream.owner.timeout")
 def test_a_stream_whose_process_is_silent_is_taken_over_after_the_time_of_the_setting(engine, client):
-    client.streams.open("tills", "w.t", "s3://checkpoint", "another", silent_ms=1)
+    client.streams.open("tills", "w.t", "s3://checkpoint", "another", table_id=1, silent_ms=1)
     client.database.run(
         lambda c: c.execute(sa.update(HIVE_ACID_STREAM).values(HSR_BEAT=HIVE_ACID_STREAM.c.HSR_BEAT - 20_000))
     )

@@ -89,7 +89,8 @@ def show(
 def forget(context: typer.Context, stream: Annotated[str, typer.Argument(metavar="STREAM")]) -> None:
     """Forget what a stream has committed: one of that name begins anew, and applies every micro-batch it is given."""
     session: CliSession = context.obj
-    session.existing_client().streams.forget(stream)
+    client = session.existing_client()
+    client.streams.forget(stream, silent_ms=client.settings.milliseconds("hive.acid.stream.owner.timeout"))
     say(f"stream {stream} is forgotten")
 
 

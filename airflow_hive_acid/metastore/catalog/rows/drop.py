@@ -50,7 +50,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
-from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,19 +147,21 @@ def forget_object(connection: Connection, db: str, table: str | None = None) -> 
         connection.execute(delete(target).where(*_matches(target, prefix, db, table)))
 
 
-def forget_streams(connection: Connection, table: TableName) -> None:
+def forget_streams(connection: Connection, table: TableName, table_id: int) -> None:
     """Delete the records of a table's streams: what they have committed is not in the next table of that name."""
-    for stream in streams_of(connection, table):
+    for stream in streams_of(connection, table, table_id):
         connection.execute(delete(HIVE_ACID_STREAM).where(stream))
 
 
-def streams_of(connection: Connection, table: TableName) -> list[ColumnElement[bool]]:
+def streams_of(connection: Connection, table: TableName, table_id: int) -> list[ColumnElement[bool]]:
     """What finds each of a table's streams by its key, so that a change of it waits for no commit of another stream.
 
-    They are looked up without a lock. One that belongs to another table when it is changed is not found any more.
+    They are looked up without a lock. One that belongs to another table when it is changed is not found any more. Nor
+    is one that has written to a former table of that name, which a Hive has renamed: it knows nothing of streams.
     """
     key, of_table = HIVE_ACID_STREAM.c.HSR_STREAM, HIVE_ACID_STREAM.c.HSR_TABLE == str(table)
-    return [and_(key == stream, of_table) for stream in connection.execute(select(key).where(of_table)).scalars()]
+    rows = connection.execute(select(key, HIVE_ACID_STREAM.c.HSR_OFFSETS).where(of_table))
+    return [and_(key == stream, of_table) for stream, text in rows if read_offsets(text)[1] in (None, table_id)]
 
 
 def forget_partitions(

@@ -85,7 +85,7 @@ def rename_table_rows(
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
         connection.execute(of_table.values({database: new.database, name: new.name}))
     if features.replication:  # our tables' version 7
-        for stream in streams_of(connection, TableName(*old)):
+        for stream in streams_of(connection, TableName(*old), table.id):
             connection.execute(update(HIVE_ACID_STREAM).where(stream).values(HSR_TABLE=str(new)))
     if features.measures:
         rename_measures(connection, new.__class__(*old), new)

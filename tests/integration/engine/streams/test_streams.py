@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -29,11 +30,14 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.format.streams import StreamOptions, open_question
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog.rows.drop import delete_table
 from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.streaming.channel import Conversation, LocalFiles
+from tests.integration.engine.conftest import FakeSpark
 
 WAIT = 60.0
+TABLE = "CREATE TABLE {} (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 
 
 class Application:
@@ -112,9 +116,7 @@ class Process:
 def table(client, warehouse, fake):
     with Engine(client, fake, warehouse) as engine:
         fake.is_alive = True
-        engine.run(
-            "CREATE DATABASE w; CREATE TABLE w.t (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
-        )
+        engine.run(f"CREATE DATABASE w; {TABLE.format('w.t')}")
     fake.is_alive, fake.application_id = True, "app-1"
     return Path(client.catalog.get_table("w.t").location.removeprefix("file:"))
 
@@ -233,6 +235,60 @@ def test_a_program_that_numbers_its_micro_batches_itself_may_repeat_any(client, 
     assert [app.batch(number)["again"] for number in (0, 1, 2)] == [True, True, False]
     app.talk.close()
     assert len(visible(client, table)) == 3
+
+
+def swap(client, engine, table):
+    """w.t is called w.before now, and another table w.t."""
+    engine.run(f"{TABLE.format('w.other')}; ALTER TABLE w.t RENAME TO w.before; ALTER TABLE w.other RENAME TO w.t")
+
+
+def replace_by_a_hive(client, engine, table):
+    """Another w.t; a Hive that drops a table knows nothing of streams."""
+    table_id = client.catalog.get_table("w.t").id
+    client.database.run(lambda connection: delete_table(connection, table_id))
+    shutil.rmtree(table)
+    engine.run(TABLE.format("w.t"))
+
+
+@pytest.mark.parametrize("change", [swap, replace_by_a_hive])
+@pytest.mark.parametrize("when", ["between micro-batches", "before its locks"])
+def test_a_stream_does_not_go_on_into_another_table_of_the_name(
+    client, table, process, fake, warehouse, monkeypatch, change, when
+):
+    """
+    t1  stream s commits micro-batch 0 to w.t
+    t2  another table is called w.t, before or while micro-batch 1 waits for its locks
+    t3  s is started again: it belongs to the table that was w.t, if there is still one
+    """
+    app = Application(process().spool, fake).open()
+    app.batch(0)
+    begin = StatementTransaction.begin
+
+    def changed():
+        with Engine(client, FakeSpark(), warehouse) as engine:
+            change(client, engine, table)
+
+    def late(*args, **more):
+        changed()
+        return begin(*args, **more)
+
+    with monkeypatch.context() as patch:
+        if when == "before its locks":
+            patch.setattr(StatementTransaction, "begin", late)
+        else:
+            changed()
+        with pytest.raises(InvalidArgumentsError, match=r"w\.t is not the table any more that stream s was"):
+            app.batch(1)
+    app.talk.close()
+    assert visible(client, table) == []
+    again = Application(process().spool, fake)
+    if change is swap:
+        with pytest.raises(InvalidArgumentsError, match=r"stream s writes w\.before, not w\.t"):
+            again.open()
+        again = Application(process().spool, fake, table="w.before")
+    assert again.open().opened["batch"] == (0 if change is swap else -1)
+    assert again.batch(1)["again"] is False
+    again.talk.close()
 
 
 STEPS = ["begin", "written", "publishing", "committing", "committed"]
