@@ -177,7 +177,8 @@ class TransactionBatch:
         if before is not None:
             before.close()
         hold_back_batch(self._context, self._context.table(self._name), self._static)
-        self._open = OpenBatch.open(self._context, self._name, self._static, self._size)
+        of = None if self._position is None else self._position.table_id
+        self._open = OpenBatch.open(self._context, self._name, self._static, self._size, of)
         self._follow(self._open.columns)
 
     def _follow(self, now: RecordColumns) -> None:

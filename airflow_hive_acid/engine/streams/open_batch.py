@@ -31,6 +31,7 @@ from airflow_hive_acid.errors import (
     BadRecordError,
     CommitStateUnknownError,
     HiveAcidError,
+    InvalidArgumentsError,
     NoSuchTxnError,
     TxnAbortedError,
     UnsupportedStatementError,
@@ -152,11 +153,14 @@ class OpenBatch:
         name: str,
         static: tuple[tuple[str, str], ...],
         size: int,
+        table_id: int | None = None,
     ) -> OpenBatch:
         """Open the txns, keep them alive, and look at the table again, now that their lock keeps it as it is.
 
         :param name: ``db.table``.
         :param size: how many txns.
+        :param table_id: of the table in which a stream has its position; None without one.
+        :raises InvalidArgumentsError: when another table has the name by now; nothing is left behind.
         """
         started = time.monotonic()
         lock, session = _lock_type(context, name), context.application.ready()
@@ -164,6 +168,12 @@ class OpenBatch:
         heartbeat = BatchHeartbeat(context.client, (txns.anchor, *txns.txns))
         try:
             table = writable(context, context.table(name))
+            if table_id not in (None, table.id):
+                raise InvalidArgumentsError(
+                    f"{name} is not the table any more in which the stream has its position: that one was dropped, or "
+                    "has another name now. Nothing was written; begin a new batch, and read where the stream stands "
+                    "in the table of that name"
+                )
             columns = record_columns(table, static)
         except BaseException as failure:
             heartbeat.close()

@@ -228,6 +228,30 @@ def test_positions_move_with_the_commit_and_with_nothing_else(client: MetastoreC
     assert keys["_meta.position.orders"] == '{"orders-0": 17}'
 
 
+def test_a_position_does_not_move_in_one_table_for_rows_in_another(client: MetastoreClient, engine: Engine) -> None:
+    """
+    t1  a writer of stream orders commits to w.t, until its batch is used up
+    t2  w.t is called w.before now, and w.u is called w.t
+    t3  the writer's next commit would be into the other table
+    """
+    engine.run("CREATE TABLE w.u (id INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    writer = engine.batch("w.t", transactions=1, stream="orders")
+    writer.write(records(1))
+    writer.commit(1)
+    writer.write(records(2))
+    writer._open.close()  # type: ignore[union-attr] - what the next commit does first, and then begins another
+    for before, after in (("w.t", "w.before"), ("w.u", "w.t")):
+        client.catalog.rename_table(before, after)
+    open_before = states(client)
+    with pytest.raises(InvalidArgumentsError, match=r"w\.t is not the table any more in which the stream"):
+        writer.commit(2)
+    writer.close()
+    assert states(client).get("o", 0) == open_before.get("o", 0)
+    assert (read(client, "w.t"), read(client, "w.before")) == ([], [1])
+    with engine.batch("w.before", stream="orders") as again:
+        assert again.position == 1
+
+
 @pytest.mark.rule("R14")
 def test_of_two_writers_of_a_stream_the_slower_one_commits_nothing(client: MetastoreClient, engine: Engine) -> None:
     one, other = (engine.batch("w.t", transactions=2, stream="orders") for _ in range(2))
