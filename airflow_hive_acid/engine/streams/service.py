@@ -43,6 +43,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import DATAFRAME, Column, JobError, Source
 from airflow_hive_acid.format.streams import BATCH_VIEW, NO_QUERY, StreamOptions
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
+from airflow_hive_acid.metastore.replica import STATE_ID
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.plans import combine_operations
@@ -348,11 +349,18 @@ class _Running:
         """Refuse to go on behind micro-batches that were committed once, and are not any more: their rows are missing.
 
         Only the first one after a start can be behind such a gap: a metastore that is restored knows nothing of the
-        owner, whose next commit is refused.
+        owner, whose next commit is refused. A replica that became the primary knows of no stream.
         """
         name, table, last = self._options.stream, self._options.table, self.batch
         if batch == last + 1:
             return
+        if last < 0 and self._options.on_gap == "fail" and self._context.table(table).property(STATE_ID) is not None:
+            raise InvalidArgumentsError(
+                f"stream {name} begins with micro-batch {batch} of its checkpoint, and {table} was brought here by a "
+                "replication: which micro-batches its rows are of is on record at the old primary alone ('hive-acid "
+                f"stream show' there, 'hive-acid history {table}' here). If rows before are missing, apply them in "
+                f"another way; if those of micro-batch {batch} are here, go on behind it. Then say on_gap='ignore'"
+            )
         if last < 0:
             log.warning(
                 "stream %s begins with micro-batch %s of its checkpoint: of those before, none was committed under "

@@ -31,6 +31,7 @@ from airflow_hive_acid.format.jobs.documents import spec_from_json, to_json
 from airflow_hive_acid.format.streams import StreamOptions, open_question
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.rows.drop import delete_table
+from airflow_hive_acid.metastore.replica import STATE_ID
 from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.streaming.channel import Conversation, LocalFiles
@@ -215,6 +216,25 @@ def test_a_program_that_leaves_micro_batches_out_may_while_it_runs(client, table
     again = Application(process().spool, fake).open()
     assert [again.batch(number)["again"] for number in (5, 9)] == [True, False]
     again.talk.close()
+    assert len(visible(client, table)) == 4
+
+
+def test_a_stream_goes_on_at_a_new_primary_when_somebody_has_looked_what_is_there(client, table, process, fake):
+    """
+    t1  a replica has got w.t with rows of stream s, and becomes the primary; the record of s stays at the old one
+    t2  the stream goes on there: micro-batches since the last sync are lost, and the one it begins with may be there
+    """
+    with Engine(client, fake, None) as engine:
+        engine.run(f"ALTER TABLE w.t SET TBLPROPERTIES ('{STATE_ID}'='17')")
+    app = Application(process().spool, fake).open()
+    with pytest.raises(InvalidArgumentsError, match=r"micro-batch 7 of its checkpoint, and w\.t was brought .*on_gap="):
+        app.batch(7)
+    app.talk.close()
+    assert visible(client, table) == []
+    for stream, first, options in (("new", 0, {}), ("s", 7, {"on_gap": "ignore"})):
+        app = Application(process().spool, fake, stream=stream, **options).open()
+        assert [app.batch(number)["again"] for number in (first, first + 1)] == [False, False]
+        app.talk.close()
     assert len(visible(client, table)) == 4
 
 
