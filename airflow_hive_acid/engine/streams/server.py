@@ -55,6 +55,8 @@ class StreamServer:
     :param ended: says why the application has ended; None while it runs, or when there may be several.
     :param idle_seconds: after how long without a sign of life an application counts as gone.
     :param several: applications come and go, and one must not take over what another one runs.
+
+    One that is made inside of ``leases.under(lease)`` commits micro-batches only while that lease is held.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class StreamServer:
         several: bool = False,
     ) -> None:
         self._client = client
+        self._lease = client.leases.current  # threads do not have it by themselves
         self._spool = spool.rstrip("/")
         self._filesystem = open_filesystem(spool)
         self._settings = settings
@@ -140,7 +143,8 @@ class StreamServer:
         )  # fmt: skip
         problem: str | None = None
         try:
-            service.serve()
+            with self._client.leases.under(self._lease):
+                service.serve()
         except ApplicationGoneError as gone:
             problem = str(gone)
         except Exception as failure:  # of a thread: whoever waits for it hears of it by what serve() returns

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airflow_hive_acid.cli.commands.lease import lease_of_environment
 from airflow_hive_acid.cli.output import Format, print_stream, say
 from airflow_hive_acid.cli.session import as_uri
 
@@ -44,7 +45,8 @@ def run(
         )
     runner = StreamRunner(client, launcher, client.settings, _who(), warehouse=session.warehouse_of(client))
     try:
-        done = runner.run(script, arguments or [])
+        with client.leases.under(lease_of_environment(client.leases)):
+            done = runner.run(script, arguments or [])
     except BaseException:
         runner.cancel()
         raise
@@ -68,9 +70,11 @@ def serve(
         Path(uri.removeprefix("file:")).mkdir(mode=0o700, parents=True, exist_ok=True)
     else:
         open_filesystem(uri).make_directory(uri)
-    server = StreamServer(
-        client, uri, client.settings, _who(), warehouse=session.warehouse_of(client), idle_seconds=30.0, several=True
-    )
+    with client.leases.under(lease_of_environment(client.leases)):
+        server = StreamServer(
+            client, uri, client.settings, _who(), warehouse=session.warehouse_of(client), idle_seconds=30.0,
+            several=True,
+        )  # fmt: skip
     say(f"streams are answered at {uri}; end this with Ctrl-C")
     server.serve()
 

@@ -21,6 +21,8 @@ from airflow_hive_acid.errors import (
     CommitStateUnknownError,
     InvalidArgumentsError,
     JobFailedError,
+    LeaseEndedError,
+    LockTimeoutError,
     MetastoreUnavailableError,
     StreamBusyError,
     StreamSchemaError,
@@ -77,13 +79,14 @@ class Application:
 class Process:
     """A server in a thread, with connections of its own, so that it can die like a process."""
 
-    def __init__(self, url, spool, settings, who="me", several=False):
+    def __init__(self, url, spool, settings, who="me", several=False, lease=None):
         self.client = MetastoreClient(url, settings)
         self.spool = spool
         self._over = None
-        self.server = StreamServer(
-            self.client, spool, settings, who, ended=lambda: self._over, idle_seconds=WAIT, several=several
-        )
+        with self.client.leases.under(lease):
+            self.server = StreamServer(
+                self.client, spool, settings, who, ended=lambda: self._over, idle_seconds=WAIT, several=several
+            )
         self.served = None
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -127,11 +130,11 @@ def process(metastore_url, tmp_path, table):
     """Starts servers; each has a spool of its own."""
     running = []
 
-    def start(who="me", several=False, **given):
+    def start(who="me", several=False, lease=None, **given):
         spool = tmp_path / f"spool{len(running)}"
         spool.mkdir()
         settings = Settings({Source.REQUEST: given})
-        running.append(Process(metastore_url, f"file:{spool}", settings, who, several))
+        running.append(Process(metastore_url, f"file:{spool}", settings, who, several, lease))
         return running[-1]
 
     yield start
@@ -447,6 +450,32 @@ def test_a_program_may_leave_micro_batches_out_after_a_commit_that_was_looked_up
     assert app.batch(4)["again"] is False
     app.talk.close()
     assert len(visible(client, table)) == 2
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.rule("R8")
+def test_a_stream_under_a_lease_commits_only_while_it_is_held(client, table, process, fake):
+    """
+    t1  A grabs w.t, and begins a stream under that lease: its own lease is not in its way, another stream waits
+    t2  somebody drops the lease by force
+    t3  A's next micro-batch is refused, and the other stream goes on
+    """
+    once = {"hive.lock.numretries": "1", "hive.lock.sleep.between.retries": "1s"}
+    lease = client.leases.grab_lease("w.t", 600, lease_type="x")
+    app = Application(process(lease=lease, **once).spool, fake).open()
+    assert app.batch(0)["again"] is False
+    other = Application(process(who="other", **once).spool, fake, stream="other")
+    with pytest.raises(LockTimeoutError):
+        other.open().batch(0)
+    other.talk.close()
+    client.leases.force_drop_lease("w.t", "somebody", "a test")
+    with pytest.raises(LeaseEndedError):
+        app.batch(1)
+    app.talk.close()
+    free = Application(process(who="other", **once).spool, fake, stream="other").open()
+    assert free.batch(0)["again"] is False
+    free.talk.close()
+    assert (len(visible(client, table)), client.streams.find("s").batch) == (2, 0)
 
 
 def test_two_streams_into_one_table_do_not_disturb_each_other(client, table, process, fake):
