@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.engine import SparkSubmitLauncher
 from airflow_hive_acid.engine.streams.runs import StreamRunner
-from airflow_hive_acid.errors import JobFailedError, StreamBusyError
+from airflow_hive_acid.engine.streams.server import StreamServer
+from airflow_hive_acid.errors import JobFailedError, LeaseEndedError, StreamBusyError
+from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.worker.jobs import Application
+from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 
 
@@ -104,3 +107,22 @@ def test_a_program_is_submitted_with_its_spool_in_a_private_file_and_its_argumen
     driver.release()
     assert log.index("arg=job.py") < log.index("arg=a b") < log.index("arg=last")
     assert f"spark.spool={spool}" in log
+
+
+@pytest.mark.rule("R8")
+@pytest.mark.parametrize(("command", "what"), [(["run", "x.py"], StreamRunner), (["serve", "--spool"], StreamServer)])
+def test_streams_run_under_the_lease_of_the_environment(run, client, monkeypatch, tmp_path, command, what):
+    client.catalog.set_warehouse(tmp_path.as_uri())
+    client.catalog.create_database("w")
+    client.catalog.create_table(TableDefinition("w", "t", (Column("id", "int"),)))
+    lease = client.leases.grab_lease("w.t", 600)
+    held = []
+    monkeypatch.setattr(StreamRunner, "run", lambda runner, *_arguments: held.append(runner._client.leases.current))
+    monkeypatch.setattr(StreamServer, "serve", lambda server: held.append(server._lease))
+    monkeypatch.setenv("HIVE_ACID_LEASE", lease.token)
+    given = command if what is StreamRunner else [*command, str(tmp_path / "spool")]
+    assert run(*given).exit_code == 0
+    assert [each.lease_id for each in held] == [lease.lease_id]
+    client.leases.drop_lease(lease)
+    assert isinstance(run(*given).exception, LeaseEndedError)
+    assert len(held) == 1
