@@ -257,15 +257,20 @@ class HiveAcidHook(BaseHook):
         *,
         net: bool = False,
         key: Sequence[str] = (),
+        event_id: int | None = None,
     ) -> tuple[ChangeRange, Rows | None]:
         """Rows that a range of write ids has inserted, updated and deleted; see ``engine.changes``.
 
         :param to_write_id: by default as far as all write ids have ended; the range that is returned says which.
+        :param event_id: of the commit's event, or of the range that was read before: it is refused if the table is not
+            the same any more, or a partition was dropped, renamed or moved since.
         """
         from airflow_hive_acid.engine.changes import read_changes
 
         with self.get_engine() as engine:
-            return read_changes(engine, self.get_conn(), table, from_write_id, to_write_id, net=net, key=key)
+            return read_changes(
+                engine, self.get_conn(), table, from_write_id, to_write_id, net=net, key=key, event_id=event_id
+            )
 
     @property
     def pins(self) -> Pins:

@@ -48,6 +48,8 @@ class HiveAcidChangesOperator(HiveAcidOperator):
     :param from_write_id: the first write id; of an asset event ``changes["from_write_id"]``. (templated)
     :param to_write_id: the last one; by default as far as all have ended, which is further when it is tried again
         later, so that ``into`` needs it. (templated)
+    :param event_id: of the commit's event, or of the range that was read before (``changes`` of the result): the task
+        fails if the table is not the same any more, or a partition was dropped, renamed or moved since. (templated)
     :param net: leave out what the range itself made and undid.
     :param key: columns by which a deleted and an inserted row of one write id are the two halves of an update.
     :param path: path or URI of the directory to make, outside of the warehouse. (templated)
@@ -57,7 +59,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
     """
 
     template_fields: Sequence[str] = (
-        "table", "from_write_id", "to_write_id", "path", "into", "format", "lease", "hive_acid_conn_id",
+        "table", "from_write_id", "to_write_id", "event_id", "path", "into", "format", "lease", "hive_acid_conn_id",
         "spark_conn_id", "spark_service",
     )  # fmt: skip
     lineage_literals = False
@@ -66,6 +68,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         "table": some_text("[db.]table"),
         "from_write_id": count(0),
         "to_write_id": count(0, optional=True),
+        "event_id": count(0, optional=True),
         "key": optional_texts("the names of columns"),
         "path": optional_place("a path or URI"),
         "into": optional_text("[db.]table"),
@@ -79,6 +82,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         table: str,
         from_write_id: int | str,
         to_write_id: int | str | None = None,
+        event_id: int | str | None = None,
         net: bool = False,
         key: Sequence[str] = (),
         path: str | None = None,
@@ -99,6 +103,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         self.table = table
         self.from_write_id = from_write_id
         self.to_write_id = to_write_id
+        self.event_id = event_id
         self.net = net
         self.key = key
         self.path = path
@@ -142,7 +147,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
                 f"to_write_id: it was rendered as {self.to_write_id!r}, and into needs one, so that every try reads "
                 "the same range"
             )
-        return change_range(hook.get_conn(), str(self.table), self.from_write_id, self.to_write_id)
+        return change_range(hook.get_conn(), str(self.table), self.from_write_id, self.to_write_id, self.event_id)
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The INSERT into the other table."""

@@ -85,7 +85,7 @@ def test_the_changes_that_an_asset_event_names_are_read_as_the_page_does(orders,
     (command,) = re.findall(r"On a terminal: `(hive-acid changes [^`]*)`", PAGE.read_text(encoding="utf-8"))
     monkeypatch.setattr(CliSession, "engine", lambda _session: engine)
     shown = call(command, "--format", "csv")
-    assert "changes of shop.orders from write id 2 to 3" in shown.stderr
+    assert "changes of shop.orders from write id 2 to 3; go on with --from 4 --event " in shown.stderr
     kinds = sorted(line.split(",")[3] for line in shown.stdout.splitlines()[1:])
     assert kinds == ["delete", "update_after", "update_before"]
 
@@ -113,11 +113,14 @@ def test_the_changes_that_an_asset_event_names_are_read_as_the_page_does(orders,
             return read[-1]
 
     monkeypatch.setattr("airflow_hive_acid.hooks.hive_acid.HiveAcidHook", Lent)
-    (example,) = _blocks("python")
+    example, going_on = _blocks("python")
     names = {}
     exec(compile(example, str(PAGE), "exec"), names)  # noqa: S102 - our own page
     names["follow"].function(triggering_asset_events={"orders": told})
     assert [(found.first, found.last, len(rows.rows)) for found, rows in read] == [(1, 1, 3), (2, 2, 2), (3, 3, 1)]
+    names |= {"hook": Lent(), "position": read[-1][0].to_document()}
+    exec(compile(going_on, str(PAGE), "exec"), names)  # noqa: S102 - our own page
+    assert (read[-1][0].first, read[-1][0].is_empty, names["position"]["to_write_id"]) == (4, True, 3)
     gap = SimpleNamespace(extra={"payload": {"kind": "gap", "table": orders, "event_id": 9}})
     with pytest.raises(RuntimeError, match="read the table as a whole"):
         names["follow"].function(triggering_asset_events={"orders": [gap]})

@@ -20,6 +20,14 @@ def changes(
         int | None,
         typer.Option("--to", metavar="WRITE_ID", show_default="as far as all have ended", help="The last one."),
     ] = None,
+    event: Annotated[
+        int | None,
+        typer.Option(
+            "--event",
+            metavar="EVENT_ID",
+            help="What was known up to this event: fail if the table is another one since, or a partition was dropped.",
+        ),
+    ] = None,
     net: Annotated[bool, typer.Option("--net", help="Leave out what the range itself made and undid.")] = False,
     key: Annotated[
         list[str] | None,
@@ -31,10 +39,11 @@ def changes(
     from airflow_hive_acid.engine.changes import change_range
 
     session: CliSession = context.obj
-    found = change_range(session.existing_client(), table, first, last)
+    found = change_range(session.existing_client(), table, first, last, event)
     if found.is_empty:
         say(f"nothing new in {found.table} from write id {first} on")
         return
-    say(f"changes of {found.table} from write id {found.first} to {found.last}")
+    then = f"; go on with --from {found.last + 1}" + (f" --event {found.event_id}" if found.event_id else "")
+    say(f"changes of {found.table} from write id {found.first} to {found.last}{then}")
     with session.engine() as engine:
         print_rows(engine.query(found.query(net=net, key=key or [])), form)

@@ -11,6 +11,7 @@ from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.listing.changes import (
+        altered_after,
         cleaned_up_to,
         lost_partition,
         newest_rebalance,
@@ -101,6 +102,7 @@ else:
             "TablesWanted": "table_pages",
             "TxnsWanted": "pages",
             "Waiter": "lease_pages",
+            "altered_after": "changes",
             "cleaned_up_to": "changes",
             "commits_of_txns": "commit_facts",
             "commits_since": "outcomes",
@@ -166,6 +168,7 @@ __all__ = [
     "TablesWanted",
     "TxnsWanted",
     "Waiter",
+    "altered_after",
     "cleaned_up_to",
     "commits_of_txns",
     "commits_since",

@@ -144,17 +144,20 @@ def lost_partition(connection: Connection, features: Features, table: TableName,
     return f"a partition was {lost.what} since (event {lost.event_id}), and its rows with it", available
 
 
-def altered_after(connection: Connection, table: TableName, time: int) -> str | None:
+def altered_after(
+    connection: Connection, table: TableName, *, time: int | None = None, event_id: int = 0
+) -> str | None:  # fmt: skip
     """What has happened to a table or its partitions that no write id tells of; None when nothing has.
 
     :param time: seconds since 1970; what happened later counts.
+    :param event_id: what later events tell of counts.
     """
     before = MAX_ID
     while True:
         rows = connection.execute(_EVENTS, {"db": table.database, "tbl": table.name, "before": before}).all()
         for row in rows:
             event, before = LoggedEvent(*row), row[0]
-            if event.time <= time:
+            if event.event_id <= event_id or (time is not None and event.time <= time):
                 return None
             if event.type == EventType.DROP_PARTITION.value:
                 return "a partition was dropped"

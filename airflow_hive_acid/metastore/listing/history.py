@@ -133,7 +133,7 @@ def write_ids_at(
             f"(hive-acid history {key}), or keep states with a pin (hive-acid pin add); "
             "hive.metastore.event.db.listener.timetolive says how long the log is kept"
         )
-    altered = database.read(lambda connection: altered_after(connection, key, wanted))
+    altered = database.read(lambda connection: altered_after(connection, key, time=wanted))
     if altered is not None:
         raise HistoryGoneError(f"{key} cannot be read as of {moment}: {altered} since; read it as of a write id")
     return list_at(key, history, seen, wanted)

@@ -11,7 +11,7 @@ from airflow_hive_acid.errors import ChangesNoLongerAvailableError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
-from airflow_hive_acid.metastore.listing.changes import require_partitions_kept
+from airflow_hive_acid.metastore.listing.changes import altered_after, require_partitions_kept
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 
@@ -81,6 +81,25 @@ def test_a_drop_is_known_under_the_tables_new_name(catalog: HiveCatalog, client:
     write(client, 1, "w.u")
     refused(client, dropped, rf"a partition was dropped since .* from {dropped + 1} on", "w.u")
     require(client, dropped + 1, "w.u")
+
+
+@pytest.mark.every_database
+def test_what_no_write_id_tells_of_is_known_by_the_event_up_to_which_a_reader_knows(
+    catalog: HiveCatalog, client: MetastoreClient
+) -> None:
+    """A Hive may drop a partition without a write id: whoever has read up to 3 goes on with 4, which is given later."""
+    known = client.notifications.current_event_id()
+
+    def altered(event_id: int) -> str | None:
+        return client.database.read(lambda connection: altered_after(connection, table_name("w.t"), event_id=event_id))
+
+    write(client, 1)
+    assert altered(known) is None
+    catalog.drop_partition("w.t", ("a",))
+    assert client.get_valid_write_ids(["w.t"])["w.t"].high_watermark == 4
+    require(client, 5)
+    assert altered(known) == "a partition was dropped"
+    assert altered(client.notifications.current_event_id()) is None
 
 
 def test_a_former_table_of_the_name_is_another_one(catalog: HiveCatalog, client: MetastoreClient) -> None:

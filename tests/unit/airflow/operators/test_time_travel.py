@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from airflow_hive_acid.airflow_versions import AirflowFailException
@@ -22,6 +24,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from airflow_hive_acid.operators.time_travel import (
     HiveAcidChangesOperator,
     HiveAcidPinOperator,
@@ -29,6 +32,7 @@ from airflow_hive_acid.operators.time_travel import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from airflow_hive_acid.metastore import MetastoreClient
@@ -111,9 +115,9 @@ def test_changes_are_written_for_the_range_that_has_ended(conn_id: str, client: 
     common = {"task_id": "c", "table": "db.t", "hive_acid_conn_id": conn_id}
     done = HiveAcidChangesOperator(from_write_id="2", path="/out/x", net=True, key=["id"], **common).work(hook, engine)
     assert engine.asked == ["/out/x: SELECT * FROM `db`.`t` NET CHANGES BETWEEN 2 AND 3 KEY (`id`)"]
-    assert done == {
-        "rows": 3, "changes": {"table": "db.t", "from_write_id": 2, "to_write_id": 3}, "empty": False,
-    }  # fmt: skip
+    latest = client.notifications.current_event_id()
+    changes = {"table": "db.t", "from_write_id": 2, "to_write_id": 3, "event_id": latest}
+    assert done == {"rows": 3, "changes": changes, "empty": False}
     into = HiveAcidChangesOperator(from_write_id=1, to_write_id=2, into="db.u", **common)
     assert into.work(hook, engine)["changes"]["to_write_id"] == 2
     assert engine.asked[1] == "INSERT INTO `db`.`u`\nSELECT * FROM `db`.`t` CHANGES BETWEEN 1 AND 2"
@@ -141,6 +145,66 @@ def test_changes_are_written_for_the_range_that_has_ended(conn_id: str, client: 
     for wrong in ("x", 1.5, True, ""):
         with pytest.raises(InvalidArgumentsError, match="from_write_id"):
             change_range(client, "db.t", wrong)
+
+
+def made_anew(client: MetastoreClient) -> None:
+    client.catalog.drop_table("db.t")
+    client.catalog.create_table(TableDefinition("db", "t", (Column("id", "int"),)))
+
+
+def swapped(client: MetastoreClient) -> None:
+    for before, after in (("db.t", "db.old"), ("db.u", "db.t")):
+        client.catalog.rename_table(before, after)
+
+
+def restored(client: MetastoreClient) -> None:
+    for emptied in (sa.delete(NOTIFICATION_LOG), sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=2)):
+        client.database.run(partial(sa.Connection.execute, statement=emptied))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [(made_anew, "the table was made anew"), (swapped, "the table was renamed"), (restored, "the log is another one")],
+)
+def test_write_ids_of_another_table_of_the_name_are_refused_to_those_who_say_what_they_know(
+    conn_id: str, client: MetastoreClient, change: Callable[[MetastoreClient], None], why: str
+) -> None:
+    """
+    t1  somebody has read up to write id 2, and an event tells of write id 3
+    t2  another table gets the name, and write ids up to 4
+    t3  both go on by their numbers, which are of the table that was
+    """
+    commits(client, 2)
+    known = change_range(client, "db.t", 1)
+    commits(client, 1)
+    told = client.notifications.current_event_id()
+    change(client)
+    commits(client, 0 if change is restored else 4)
+    latest, numbers = client.notifications.current_event_id(), change_range(client, "db.t", 1).last
+    for first, last, event_id in ((3, None, known.event_id), (3, 3, told), ("3", "3", str(told))):
+        assert change_range(client, "db.t", first, last).first == 3
+        refused = rf"since event \d+ cannot be told: {why}.*from write id {numbers + 1} and event {latest}$"
+        with pytest.raises(ChangesNoLongerAvailableError, match=refused):
+            change_range(client, "db.t", first, last, event_id)
+    operator = HiveAcidChangesOperator(
+        task_id="c", table="db.t", from_write_id=3, event_id=known.event_id, path="/out/x", hive_acid_conn_id=conn_id
+    )
+    with HiveAcidHook(conn_id) as hook, pytest.raises(ChangesNoLongerAvailableError, match=why):
+        operator.work(hook, FakeEngine())
+    assert change_range(client, "db.t", numbers + 1, event_id=latest).is_empty
+    with pytest.raises(InvalidArgumentsError, match="event_id: 'x' is no id of an event"):
+        change_range(client, "db.t", 1, event_id="x")
+
+
+def test_what_is_written_meanwhile_is_no_reason_to_refuse(conn_id: str, client: MetastoreClient) -> None:
+    """Commits of this table, its columns, and whatever happens to others."""
+    commits(client, 1)
+    known = change_range(client, "db.t", 1)
+    commits(client, 1)
+    client.catalog.add_columns("db.t", [Column("name", "string")])
+    client.catalog.drop_table("db.u")
+    found = change_range(client, "db.t", known.last + 1, event_id=known.event_id)
+    assert (found.first, found.is_empty) == (2, False)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +240,11 @@ def test_the_terminal_pins_lists_extends_and_drops(conn_id: str, metastore_url: 
     nothing = call("changes", "db.t", "--from", "1")
     assert (nothing.exit_code, nothing.stderr.strip()) == (0, "nothing new in db.t from write id 1 on")
     assert isinstance(call("changes", "db.nope", "--from", "1").exception, Exception)
+    late = call("changes", "db.t", "--from", "1", "--event", "0")
+    assert isinstance(late.exception, ChangesNoLongerAvailableError)
 
 
 def test_what_a_dag_run_knows_can_be_a_template() -> None:
-    assert {"table", "from_write_id", "to_write_id", "path", "into"} <= set(HiveAcidChangesOperator.template_fields)
+    wanted = {"table", "from_write_id", "to_write_id", "event_id", "path", "into"}
+    assert wanted <= set(HiveAcidChangesOperator.template_fields)
     assert {"name", "tables", "comment"} <= set(HiveAcidPinOperator.template_fields)
