@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         unfinished,
     )
     from airflow_hive_acid.metastore.records.shared_txns import NewSharedTxn
+    from airflow_hive_acid.metastore.records.stream_marks import StreamMark, read_marks, take_over_marks
     from airflow_hive_acid.metastore.records.streams import Owner
 else:
     __getattr__ = lazily(
@@ -46,6 +47,7 @@ else:
             "Rerun": "claim_rules",
             "SharedState": "shared_rules",
             "SharedTxn": "shared_rules",
+            "StreamMark": "stream_marks",
             "Unapplied": "claims",
             "Unit": "claims",
             "Wish": "claim_rules",
@@ -55,6 +57,8 @@ else:
             "holds_too_much": "shared_rules",
             "is_one_of": "shared_rules",
             "keeper_gone": "shared_rules",
+            "read_marks": "stream_marks",
+            "take_over_marks": "stream_marks",
             "too_old": "shared_rules",
             "unfinished": "shared_rules",
         },
@@ -74,6 +78,7 @@ __all__ = [
     "Rerun",
     "SharedState",
     "SharedTxn",
+    "StreamMark",
     "Unapplied",
     "Unit",
     "Wish",
@@ -83,6 +88,8 @@ __all__ = [
     "holds_too_much",
     "is_one_of",
     "keeper_gone",
+    "read_marks",
+    "take_over_marks",
     "too_old",
     "unfinished",
 ]

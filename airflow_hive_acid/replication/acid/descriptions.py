@@ -1,7 +1,7 @@
-"""What the catalog of a replica has to say of its tables: what the source's says, and where streams stand.
+"""What the metastore of a replica has to say of its tables: what the source's says, and where streams stand.
 
-Streams go on at the replica after a fail-over, from their positions: those belong to the rows that are there, and come
-with them (R11).
+Streams go on at the replica after a fail-over, from their positions, or by the number of their last micro-batch (R14):
+those belong to the rows that are there, and come with them (R11).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.metastore.records import read_marks, take_over_marks
 from airflow_hive_acid.metastore.txns import moves_with_commits, take_over
 from airflow_hive_acid.replication.acid.tables import is_described_otherwise, is_stored_otherwise
 from airflow_hive_acid.replication.dumps.exports import export_metadata
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.names import TableName
+    from airflow_hive_acid.metastore.records import StreamMark
     from airflow_hive_acid.replication.acid.target import Target
     from airflow_hive_acid.replication.site import Site
 
@@ -36,7 +39,8 @@ def describe(source: Site, replica: Site, targets: Sequence[Target]) -> Callable
     """
     changed = [t for t in targets if t.bootstrapped or is_described_otherwise(t.source.table, t.table)]
     moved = [t for t in targets if _positions(t.source.table) != _positions(t.table)]
-    if not changed and not moved:
+    streams = _moved_streams(replica, targets)
+    if not changed and not moved and not streams:
         return None
     stored = [t.name for t in changed if not t.bootstrapped and is_stored_otherwise(t.source.table, t.table)]
     replica.client.pins.require_unpinned(stored, NEW_COLUMNS)
@@ -47,8 +51,16 @@ def describe(source: Site, replica: Site, targets: Sequence[Target]) -> Callable
         import_metadata_in(connection, replica, dumps, names)
         for target in moved:
             take_over(connection, target.table.id, _positions(target.source.table))
+        take_over_marks(connection, streams)
 
     return operation
+
+
+def _moved_streams(replica: Site, targets: Sequence[Target]) -> dict[TableName, tuple[StreamMark, ...]]:
+    """How far the streams of the source have come, for tables whose streams stand elsewhere at the replica."""
+    wanted = {table_name(t.name): t.source.streams for t in targets if t.source.streams is not None}
+    here = replica.client.database.read(lambda connection: read_marks(connection, wanted))
+    return {table: marks for table, marks in wanted.items() if marks != here[table]}
 
 
 def _positions(table: Table) -> dict[str, str]:

@@ -8,7 +8,7 @@ tells of is in the snapshot.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -17,6 +17,7 @@ from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.metastore.compaction import Resource
 from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.metastore.records import read_marks
 from airflow_hive_acid.metastore.replica import txns_of, uncleaned_compactions
 from airflow_hive_acid.metastore.txns import take_snapshot
 from airflow_hive_acid.replication.acid.plan import SourceView
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import Partition, Table
     from airflow_hive_acid.metastore.protocol import ReaderSnapshot
+    from airflow_hive_acid.metastore.records import StreamMark
     from airflow_hive_acid.metastore.txns import Snapshot
     from airflow_hive_acid.replication.site import Site
 
@@ -48,6 +50,7 @@ class SourceTable:
     :param open_txns: txns of write ids that are open.
     :param growing: URIs of files of which only the listed number of bytes counts.
     :param altered: by partition name, the write id that has written or altered it last, where the catalog knows it.
+    :param streams: how far its streams have come; None where the metastore does not say.
     """
 
     table: Table
@@ -59,6 +62,7 @@ class SourceTable:
     open_txns: Mapping[int, int]
     growing: frozenset[str] = frozenset()
     altered: Mapping[str, int] = field(default_factory=dict)
+    streams: tuple[StreamMark, ...] | None = None
 
     def view(self, partition: str) -> SourceView:
         """One partition, for the planner."""
@@ -103,16 +107,18 @@ def source_state(
     keys = [table_name(name) for name in names]
     with client.snapshot(names, agent_info="replication") as reader:
 
-        def look(connection: Connection) -> tuple[Snapshot, list[Table]]:
+        def look(connection: Connection) -> tuple[Snapshot, list[Table], dict[TableName, tuple[StreamMark, ...]]]:
             # One view (R11): where streams stand is as of the commits that the lists show, no earlier and no later.
             # The lists are of now; those of a txn end at its own id.
             seen = take_snapshot(connection, keys, 0, client.gap_timeout_ms)
+            streams = read_marks(connection, keys) if client.database.features(connection).replication else {}
             # Under the lock: a table that was dropped and made again meanwhile is the new one.
-            return seen, client.catalog.get_tables_in(connection, keys)
+            return seen, client.catalog.get_tables_in(connection, keys), streams
 
-        seen, found = client.database.read(look)
+        seen, found, streams = client.database.read(look)
         check(seen.valid_txns)
-        yield SourceState(state_id, reader, {t.qualified_name: _look(site, t, seen) for t in found})
+        states = (replace(_look(site, t, seen), streams=streams.get(TableName(t.db, t.name))) for t in found)
+        yield SourceState(state_id, reader, {state.table.qualified_name: state for state in states})
 
 
 def listing_of(found: Iterable[FileInfo] | None) -> list[FileEntry]:

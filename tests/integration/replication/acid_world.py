@@ -19,6 +19,7 @@ from airflow_hive_acid.metastore.protocol.hive_batches import read_position
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.protocol.transaction import Transaction
+    from airflow_hive_acid.metastore.records import Owner
     from airflow_hive_acid.replication.site import Site
 
 T = "default.t"
@@ -55,15 +56,39 @@ def write(site: Site, *rows: str, table: str = T, partition: str = "", deletes: 
         return fill(site, transaction, *rows, table=table, partition=partition, deletes=deletes)
 
 
-def write_at(site: Site, position: str, *rows: str) -> None:
-    """A committed write that moves the stream ``s`` to a position."""
+def write_at(site: Site, position: str, *rows: str, owner: Owner | None = None) -> None:
+    """A committed write that moves the stream ``s`` to a position.
+
+    :param owner: it is the micro-batch of this number, too.
+    """
     client = site.client
     before = read_position(client, client.catalog.get_table(T).id, "s")
     with begin(site) as transaction:
-        fill(site, transaction, *rows)
+        write_id = fill(site, transaction, *rows)
+        if owner is not None:
+            _commit_micro_batch(site, owner, int(position), transaction, write_id, len(rows))
         if client.catalog.get_table(T).is_partitioned:
             transaction.add_partitions(T, [])
         transaction.before_commit(lambda connection: before.moved(connection, position))
+
+
+def micro_batch(site: Site, owner: Owner, number: int, *rows: str) -> None:
+    """A committed micro-batch of a stream into the table."""
+    with begin(site) as transaction:
+        _commit_micro_batch(site, owner, number, transaction, fill(site, transaction, *rows), len(rows))
+
+
+def _commit_micro_batch(
+    site: Site, owner: Owner, number: int, transaction: Transaction, write_id: int, rows: int
+) -> None:
+    streams, attempt, txn_id = site.client.streams, f"attempt {number}", transaction.txn_id
+    streams.begun(owner, attempt, [txn_id])
+    transaction.before_commit(streams.at_commit(owner, attempt, number, txn_id, write_id, rows, 0, "{}"))
+
+
+def run_stream(site: Site, who: str, table: str = T) -> Owner:
+    """Become the process that runs the stream ``s``, with the checkpoint that it always has."""
+    return site.client.streams.open("s", table, "checkpoint", who, silent_ms=30_000)
 
 
 def position_of(site: Site) -> str | None:

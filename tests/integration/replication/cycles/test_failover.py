@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.errors import ActionRefusedError, NoSuchObjectError, ReplicaDivergedError, ReplicationBusyError
+from airflow_hive_acid.errors import (
+    ActionRefusedError,
+    ClaimLostError,
+    NoSuchObjectError,
+    ReplicaDivergedError,
+    ReplicationBusyError,
+)
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.failover import compare_for_fail_back, fail_back, fail_over
 from tests.integration.replication import acid_world as world
@@ -174,3 +180,57 @@ def test_names_that_were_swapped_at_the_new_primary_come_back_swapped(primary: S
     write(replica, "c", partition="p=1")
     assert not sync_tables(replica, primary, "back", [T]).tables[0].bootstrapped
     assert rows(primary) == rows(replica)
+
+
+@pytest.mark.rule("R14")
+def test_a_stream_goes_on_at_the_new_primary_behind_its_last_micro_batch_that_has_come(
+    primary: Site, replica: Site
+) -> None:
+    """A repetition of one that has come would double its rows, and a start behind one that has not would lose them.
+
+    t1  micro-batches 0 and 1 are committed; sync
+    t2  the process is at 2 when the replica fails over
+    t3  the query goes on at the new primary, where 1 is known as the last one, and commits 2
+    t4  the old primary follows; the process that still runs there commits nothing more
+    """
+    create(primary)
+    left = world.run_stream(primary, "the old one")
+    world.micro_batch(primary, left, 0, "a")
+    world.micro_batch(primary, left, 1, "b")
+    at_work = begin(primary)
+    primary.client.streams.begun(left, "2", [at_work.txn_id])
+    fill(primary, at_work, "lost")
+    sync_tables(primary, replica, "there", [T])
+    fail_over(replica, "there")
+    owner = world.run_stream(replica, "the new one")
+    found = owner.found
+    assert (found.batch, found.write_id, found.rows, found.batches, found.open_txns) == (1, 2, 2, 2, ())
+    world.micro_batch(replica, owner, 2, "c")
+    fail_back(primary, replica, "there", "back", abort_open=True)
+    sync_tables(replica, primary, "back", [T])
+    assert rows(primary) == rows(replica) == {"": {"1:a", "2:b", "4:c"}}
+    with pytest.raises(ClaimLostError):
+        primary.client.streams.beat(left)
+    fail_over(primary, "back")
+    assert world.run_stream(primary, "the old one, again").found.batch == 2
+
+
+@pytest.mark.rule("R14")
+def test_streams_that_are_forgotten_or_have_a_name_of_anothers(primary: Site, replica: Site) -> None:
+    """What the source forgets is forgotten; a stream into another table of the replica stays what it is."""
+    create(primary)
+    owner = world.run_stream(primary, "it")
+    world.micro_batch(primary, owner, 5, "a")
+    sync_tables(primary, replica, "p", [T])
+    assert replica.client.streams.find("s").batch == 5
+    primary.client.streams.leave(owner)
+    primary.client.streams.forget("s")
+    write(primary, "b")
+    sync_tables(primary, replica, "p", [T])
+    assert replica.client.streams.all() == []
+    mine = world.run_stream(replica, "mine", "mine.t")
+    world.micro_batch(primary, world.run_stream(primary, "it"), 0, "c")
+    sync_tables(primary, replica, "p", [T])
+    assert rows(replica) == rows(primary)
+    replica.client.streams.beat(mine)
+    assert replica.client.streams.find("s").table == "mine.t"

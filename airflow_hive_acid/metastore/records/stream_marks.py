@@ -1,0 +1,100 @@
+"""What streams have committed into a table, as it belongs to the rows that are there: a replica gets both together.
+
+The record of a stream says which micro-batches are in its table (R14). After a fail-over the query goes on there with
+its checkpoint: what has come is skipped, and a start behind what has not come is noticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.records.streams import NONE_YET, digest
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.names.objects import TableName
+
+_S = HIVE_ACID_STREAM.c
+_OF_TABLE = _S.HSR_TABLE == bindparam("of_table")
+_ONE = (_S.HSR_STREAM == bindparam("stream"), _OF_TABLE)
+_MARKS = (
+    select(
+        _S.HSR_NAME, _S.HSR_SOURCE, _S.HSR_BATCH, _S.HSR_WRITEID, _S.HSR_BATCHES, _S.HSR_ROWS, _S.HSR_QUARANTINED,
+        _S.HSR_OFFSETS, _S.HSR_WHO,
+    )
+    .where(_OF_TABLE, _S.HSR_BATCH > NONE_YET)
+    .order_by(_S.HSR_STREAM)
+)  # fmt: skip
+_KEYS = select(_S.HSR_STREAM).where(_OF_TABLE)
+_IS_THERE = select(_S.HSR_TABLE).where(_S.HSR_STREAM == bindparam("stream"))
+_FORGET = delete(HIVE_ACID_STREAM).where(*_ONE)
+_ADD = insert(HIVE_ACID_STREAM).values(HSR_ATTEMPT="", HSR_OPEN_TXNS="[]", HSR_BEAT=clock_ms(), HSR_UPDATED=clock_ms())
+#: Txns of its attempts stay named: whoever goes on with the stream here fences them.
+_SET = update(HIVE_ACID_STREAM).where(*_ONE).values(HSR_ATTEMPT="", HSR_UPDATED=clock_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMark:
+    """How far a stream has come in its table.
+
+    :param source: which checkpoint it comes from.
+    :param batch: the last micro-batch that was committed, with this write id.
+    :param batches: number of micro-batches, ``rows`` and ``quarantined`` those of all of them.
+    :param offsets: what the stream said of its sources with the last commit, as JSON text.
+    :param who: who ran it last, for people.
+    """
+
+    name: str
+    source: str
+    batch: int
+    write_id: int | None
+    batches: int
+    rows: int
+    quarantined: int
+    offsets: str | None
+    who: str = field(default="", compare=False)
+
+
+def read_marks(connection: Connection, tables: Iterable[TableName]) -> dict[TableName, tuple[StreamMark, ...]]:
+    """How far the streams of tables have come; streams that have committed nothing are left out."""
+    return {
+        table: tuple(StreamMark(*row) for row in connection.execute(_MARKS, {"of_table": str(table)}))
+        for table in tables
+    }
+
+
+def take_over_marks(connection: Connection, wanted: Mapping[TableName, Sequence[StreamMark]]) -> None:
+    """Make streams stand in tables where they stand in others, whose rows these get in the same transaction.
+
+    Who runs one of them here commits nothing more. A stream of the same name into another table stays what it is:
+    whoever begins it for this one is told.
+
+    :param wanted: by table, the marks of all its streams.
+    """
+    for table, marks in wanted.items():
+        of_table = {"of_table": str(table)}
+        known = set(connection.execute(_KEYS, of_table).scalars())
+        for key in sorted(known - {digest(mark.name) for mark in marks}):
+            connection.execute(_FORGET, {"stream": key, **of_table})
+    for table, marks in wanted.items():
+        for mark in marks:
+            values = {
+                "HSR_SOURCE": mark.source, "HSR_OWNER": "", "HSR_WHO": mark.who, "HSR_BATCH": mark.batch,
+                "HSR_TXNID": None, "HSR_WRITEID": mark.write_id, "HSR_BATCHES": mark.batches, "HSR_ROWS": mark.rows,
+                "HSR_QUARANTINED": mark.quarantined, "HSR_OFFSETS": mark.offsets,
+            }  # fmt: skip
+            key = {"stream": digest(mark.name)}
+            there = connection.execute(_IS_THERE, key).scalar()
+            if there is None:
+                new = {"HSR_STREAM": key["stream"], "HSR_NAME": mark.name, "HSR_TABLE": str(table)}
+                connection.execute(_ADD.values({**new, **values}))
+            else:
+                connection.execute(_SET.values(values), {**key, "of_table": str(table)})
