@@ -10,6 +10,7 @@ a Spark job carries the rows of the new write ids out of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CorruptTableError, ReplicaDivergedError, SnapshotTooOldError
@@ -77,15 +78,30 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A directory that travels as it is.
+    """A directory that travels as it is, or several that become one.
 
-    :param source: its name at the source.
+    :param source: its name at the source; of several, a name that none has.
     :param files: paths relative to the table or partition, with sizes.
     """
 
     source: str
     arrival: Arrival
     files: tuple[FileEntry, ...]
+    of_several: bool = False
+
+    def placed(self) -> tuple[tuple[FileEntry, str], ...]:
+        """Each file with its path inside the directory: of several directories, files of one name become copies."""
+        if not self.of_several:
+            return tuple((file, file.path.split("/", 1)[1]) for file in self.files)
+        taken: set[str] = set()
+        found = []
+        for file in self.files:
+            path = file.path.rpartition("/")[2]
+            if path in taken:
+                path = _copy_name(path, taken)
+            taken.add(path)
+            found.append((file, path))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +221,11 @@ class _Planner:
         self._require_place(base)
         copies: list[Copy] = []
         reached = 0
-        if base is not None and self._has_new(1, base.directory.max_write_id, base):
+        if (merged := self._merged()) is not None:
+            reached = merged.arrival.directory.max_write_id
+            self._require_whole(reached)
+            copies.append(merged)
+        elif base is not None and self._has_new(1, base.directory.max_write_id, base):
             reached = base.directory.max_write_id
             self._require_whole(reached)
             if base.compacted and self._here.high_watermark:
@@ -218,7 +238,10 @@ class _Planner:
                 continue
             if low <= reached:
                 raise CorruptTableError(f"{found.name} reaches into the base of write id {reached} below it")
-            if self._may_copy(found) or (not self._source.has_row_ids and self._may_replace(found)):
+            if self._may_copy(found):
+                copies.append(self._copy(found))
+            elif not self._source.has_row_ids and self._may_replace(found):
+                self._reasons.append(f"{found.name} takes the place of what is here of its write ids")
                 copies.append(self._copy(found))
             else:
                 for run in self._runs(low, high):
@@ -303,21 +326,47 @@ class _Planner:
         # A compaction has dropped the rows of aborted ids; a streaming delta still has them.
         return found.directory.visibility_txn_id > 0 or self._ids.is_fully_valid(low, high)
 
-    def _may_replace(self, found: StateDirectory) -> bool:
-        """Whether a delta of an insert-only table can hide what is here already of its write ids, and does.
+    def _merged(self) -> Copy | None:
+        """All rows of an insert-only table up to some write id, as one base.
 
-        :raises ReplicaDivergedError: when it cannot: of its rows none can be told from another.
+        Of the rows of a compacted delta none can be told from another. So where it does not hide as a whole what both
+        sides have of its write ids, because the replica has compacted others than the source, all there is travels.
         """
+        if self._source.has_row_ids or self._there is None:
+            return None
+        high = max((d.directory.max_write_id for d in self._state.deltas if self._overlaps(d)), default=0)
+        if not high:
+            return None
+        base = self._state.base
+        merged = [d for d in self._state.deltas if d.directory.max_write_id <= high]
+        files = [f for d in (*(() if base is None else (base,)), *merged) for f in d.plain_files()]
+        self._reasons.append(
+            f"all rows up to write id {high} travel as one base: the replica has compacted others than the source"
+        )
+        arrival = Arrival(AcidDirectory(DirectoryKind.BASE, 0, high), True)
+        return Copy(f"merged_{high}", arrival, (*self._state.originals, *files), of_several=True)
+
+    def _overlaps(self, found: StateDirectory) -> bool:
+        """Whether a delta brings new rows, and neither fits in beside what is here nor hides all it overlaps with."""
         low, high = found.directory.min_write_id, found.directory.max_write_id
+        base = None if self._there is None else self._there.base
+        if not self._has_new(low, high) or self._may_copy(found):
+            return False
         there = [d.directory for d in (self._there.deltas if self._there is not None else ())]
-        across = [d.name for d in there if d.min_write_id <= high and low <= d.max_write_id
-                  and not low <= d.min_write_id <= d.max_write_id <= high]  # fmt: skip
-        if across or not found.directory.visibility_txn_id:
+        across = any(d.min_write_id <= high and low <= d.max_write_id
+                     and not low <= d.min_write_id <= d.max_write_id <= high for d in there)  # fmt: skip
+        return self._may_replace(found) and (across or (base is not None and low <= base.directory.max_write_id))
+
+    def _may_replace(self, found: StateDirectory) -> bool:
+        """Whether a delta of an insert-only table has all rows of its write ids, and nothing else.
+
+        :raises ReplicaDivergedError: when it has not: of its rows none can be told from another.
+        """
+        if not found.directory.visibility_txn_id:
             raise ReplicaDivergedError(
-                f"{found.name} of an insert-only table overlaps with {', '.join(across) or 'what is not committed'}, "
-                "and its rows do not say which write id they are of; bootstrap the table again"
+                f"{found.name} of an insert-only table overlaps with what is not committed, and its rows do not say "
+                "which write id they are of; bootstrap the table again"
             )
-        self._reasons.append(f"{found.name} takes the place of what is here of its write ids")
         return True
 
     def _runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
@@ -358,9 +407,8 @@ class _Planner:
         """A base without rows, when the source lost its rows without a write id (TRUNCATE, DROP and ADD PARTITION)."""
         if self._there is None:
             return None
-        data = [d for d in (self._there.base, *self._there.deltas) if d is not None and any(f.size for f in d.files)]
-        data = [d for d in data if d.bucket_files() or d.plain_files()]
-        lost = [d for d in data if not self._covers(d)]
+        data = [d for d in (self._there.base, *self._there.deltas) if d is not None and _has_data(d)]
+        lost = [d for d in data if not _tells_of(self._state, d)]
         originals_lost = bool(self._there.originals) and self._state.base is None and not self._state.originals
         if not lost and not originals_lost:
             return None
@@ -375,19 +423,6 @@ class _Planner:
         self._reasons.append(f"the source was emptied without a write id: {names} are gone there")
         return EmptyBase(mark)
 
-    def _covers(self, there: StateDirectory) -> bool:
-        """Whether the source still has something that tells of these write ids."""
-        low, high = max(1, there.directory.min_write_id), there.directory.max_write_id
-        base = self._state.base
-        if base is not None and high <= base.directory.max_write_id:
-            return True
-        if there.directory.kind is DirectoryKind.BASE and self._state.originals:
-            return True
-        return any(
-            d.directory.min_write_id <= high and low <= d.directory.max_write_id
-            for d in (*self._state.deltas, *(() if base is None else (base,)))
-        )
-
     def _originals(self) -> tuple[FileEntry, ...]:
         files = self._state.originals
         if not files or self._replica.is_new:
@@ -398,6 +433,31 @@ class _Planner:
             f"the source has files without write ids that the replica has not ({files[0].path}): the table became "
             "transactional after it was replicated, or they were put there by hand; bootstrap the table again"
         )
+
+
+def _copy_name(name: str, taken: Collection[str]) -> str:
+    """A name that no other file has, and that says the same bucket."""
+    stem, dot, kind = name.partition(".")
+    stem = stem.partition("_copy_")[0]
+    return next(new for n in count(1) if (new := f"{stem}_copy_{n}{dot}{kind}") not in taken)
+
+
+def _has_data(found: StateDirectory) -> bool:
+    return any(f.size for f in found.files) and bool(found.bucket_files() or found.plain_files())
+
+
+def _tells_of(state: AcidState, found: StateDirectory) -> bool:
+    """Whether one side has something that tells of the write ids of a directory of the other one."""
+    low, high = max(1, found.directory.min_write_id), found.directory.max_write_id
+    base = state.base
+    if base is not None and high <= base.directory.max_write_id:
+        return True
+    if found.directory.kind is DirectoryKind.BASE and state.originals:
+        return True
+    return any(
+        d.directory.min_write_id <= high and low <= d.directory.max_write_id
+        for d in (*state.deltas, *(() if base is None else (base,)))
+    )
 
 
 def _holds(known: ValidWriteIdList, low: int, high: int) -> bool:

@@ -366,9 +366,10 @@ class _Sync:
                 # By the source's name: two compactions of one write id are two directories.
                 staged = f"{inside}/{one.source}"
                 self._files.make_directory(staged)
-                self._keep_only(staged, {file.path.split("/", 1)[1] for file in one.files})
-                for file in one.files:
-                    rest, uri = file.path.split("/", 1)[1], f"{at}/{file.path}"
+                placed = one.placed()
+                self._keep_only(staged, {rest for _, rest in placed})
+                for file, rest in placed:
+                    uri = f"{at}/{file.path}"
                     growing = uri in target.source.growing
                     files.append(FileCopy(uri, f"{staged}/{rest}", file.size, beginning=growing))
                 target.arrivals.append((partition, one.arrival, staged))

@@ -317,6 +317,12 @@ def test_an_insert_only_table_is_followed_through_compactions(primary: Site, rep
     report = sync(primary, replica)
     equal(primary, replica)
     assert "takes the place" in report.tables[0].reasons[0]
+    compact(replica, major=True, clean=True)
+    write(primary, "c")
+    compact(primary, major=False, clean=True)
+    report = sync(primary, replica)
+    equal(primary, replica)
+    assert "travel as one base" in report.tables[0].reasons[0]
 
 
 @pytest.mark.backends("sqlite")
