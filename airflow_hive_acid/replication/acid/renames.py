@@ -1,7 +1,8 @@
-"""Partitions of the source that bear the name of another one since the last sync.
+"""Partitions of the source that bear the name of another one since the last sync, or have another directory.
 
-A rename takes the files along, and no write id of theirs is new; so neither listings nor write ids tell of it. The
-notification log does (a real Hive's, too), and the catalog says which write id has altered a partition last.
+A rename takes the files along, another directory has files of its own, and no write id of theirs is new; so neither
+listings nor write ids tell of it. The notification log does (a real Hive's, too), and the catalog says which write id
+has altered a partition last.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def renamed_since(
     site: Site, source: SourceTable, state_id: int, known: ValidWriteIdList, here: Collection[str], *,
     events: EventSource | None = None, again: bool = False,
 ) -> dict[str, str]:  # fmt: skip
-    """Partitions that have got a name which the replica knows as another one's.
+    """Partitions that have other rows under a name which the replica knows.
 
     :param site: the source.
     :param state_id: the latest event whose effects the replica has.
@@ -36,7 +37,7 @@ def renamed_since(
     :param events: a store that keeps events for longer than the source's log.
     :param again: a copy is made again because nobody knows what was missed: partitions that were altered since are
         taken for renamed when the events that would tell are gone.
-    :return: the name that it had before, by the name now.
+    :return: what has become of each, by its name now, for messages.
     """
     mark = known.high_watermark
     may_be = {name for name in here if name in source.places and source.altered.get(name, mark + 1) > mark}
@@ -48,7 +49,7 @@ def renamed_since(
         return found
     if events is not None and events.first_event_id() <= state_id + 1:
         return found | _renamed(_kept(events, source, state_id), may_be)
-    return dict.fromkeys(may_be, "perhaps another one (the events that tell were purged)") | found if again else found
+    return dict.fromkeys(may_be, "may be another one (the events that tell were purged)") | found if again else found
 
 
 def _renamed(events: Iterable[ReplicationEvent], may_be: Collection[str]) -> dict[str, str]:
@@ -56,9 +57,11 @@ def _renamed(events: Iterable[ReplicationEvent], may_be: Collection[str]) -> dic
     for event in events:
         for name in event.partitions:
             if name in may_be and event.partitions_before:
-                found[name] = event.partitions_before[0]
+                found[name] = f"was {event.partitions_before[0]} before, and here it is another one"
+            elif name in may_be and event.relocated:
+                found[name] = "was given another directory"
             elif name in may_be and event.kind is EventKind.UNREADABLE:
-                found[name] = f"any ({event.problem})"
+                found[name] = f"may be another one ({event.problem})"
     return found
 
 

@@ -284,8 +284,8 @@ class _Sync:
         )
         if not renamed:
             return None
-        now, before = next(iter(renamed.items()))
-        return f"partition {now} of {source.table.qualified_name} was {before} before, and here it is another one"
+        now, what = next(iter(renamed.items()))
+        return f"partition {now} of {source.table.qualified_name} {what}"
 
     def _untouched(self, table: Table, known: ValidWriteIdList, source: SourceTable | None) -> str | None:
         """What others did to a table of the replica, None when nothing."""

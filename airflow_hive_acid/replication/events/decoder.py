@@ -194,11 +194,12 @@ def _alter_partition(bare: ReplicationEvent, message: Mapping[str, Any]) -> _Fie
     columns = fields["table_object"].partition_columns
     before = parse_partition(message["partitionObjBeforeJson"], columns)
     after = parse_partition(message["partitionObjAfterJson"], columns)
+    elsewhere = before.storage.location != after.storage.location
     return {
         **fields, "partitions": (after.name,), "partitions_before": () if after.name == before.name else (before.name,),
         "partition_objects": (after,), "truncated": _is_true(message.get("isTruncateOp")),
-        "moved": before.storage.location != after.storage.location
-        or _other_files(before.properties, after.properties),
+        "moved": elsewhere or _other_files(before.properties, after.properties),
+        "relocated": elsewhere and after.name == before.name,
     }  # fmt: skip
 
 

@@ -87,7 +87,8 @@ class ReplicationEvent:
     :param transactional: whether the table is an ACID table, as its object in the message says; None without one.
     :param was_transactional: the same of the object before.
     :param truncated: the table or the partitions lost their data.
-    :param moved: the location is another one than before.
+    :param moved: the location is another one than before, or the files are.
+    :param relocated: a partition that keeps its name was given another directory.
     :param replace: an INSERT that took the place of what was there.
     :param files: URIs that came with it.
     :param table_object: the table as the message has it (after), ``table_before_object`` before.
@@ -113,6 +114,7 @@ class ReplicationEvent:
     was_transactional: bool | None = None
     truncated: bool = False
     moved: bool = False
+    relocated: bool = False
     replace: bool = False
     files: tuple[str, ...] = ()
     database_object: Database | None = field(default=None, compare=False)

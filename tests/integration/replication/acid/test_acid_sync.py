@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.format.mirrors import MirrorState, decide, made_since
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.metastore.catalog.values.partition_alteration import PartitionAlteration
 from airflow_hive_acid.mirrors.source import look
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.sql.model.plans import TableRead
@@ -227,6 +229,22 @@ def test_partitions_that_swap_their_names_are_copied_anew(primary: Site, replica
     write(primary, "d", partition="p=2")
     assert not sync(primary, replica).tables[0].bootstrapped
     equal(primary, replica)
+
+
+def test_a_partition_that_was_given_another_directory_is_copied_anew(primary: Site, replica: Site) -> None:
+    """Files of the same names lie there, with other rows: no listing tells that they are others."""
+    create(primary, partitioned=True)
+    with begin(primary, partition="p=1") as transaction:
+        fill(primary, transaction, "a", partition="p=1")
+        fill(primary, transaction, "b", partition="p=2")
+    sync(primary, replica)
+    table = path_of(primary.client.catalog.get_table(T).location)
+    elsewhere = shutil.copytree(table / "p=2", table.parent / "elsewhere").as_uri()
+    primary.client.catalog.alter_partition(T, "p=1", PartitionAlteration(location=elsewhere))
+    assert sync(primary, replica).tables[0].bootstrapped
+    equal(primary, replica)
+    assert rows(replica)["p=1"] == {"1:b"}
+    assert not sync(primary, replica).tables[0].bootstrapped
 
 
 def test_a_partition_that_gets_the_name_of_a_dropped_one_waits_for_the_cleaner(primary: Site, replica: Site) -> None:
