@@ -39,6 +39,7 @@ from airflow_hive_acid.metastore.replica.records import (
     require_target,
     write_records,
 )
+from airflow_hive_acid.metastore.replica.verbs import unname_places
 from airflow_hive_acid.metastore.replica.waiting import waiting_txns, why_lost
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import (
@@ -182,6 +183,7 @@ def advance(connection: Connection, client: Verbs, request: Advance) -> None:
         log.write(connection, [])
         return
     connection.execute(_STAMP_QUEUE, {"txn_id": request.sync_txn})
+    unname_places(connection, request.sync_txn)
     owned.require_in_time()
     hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
     replayed = commits.Replayed(request.policy, -request.state_id)

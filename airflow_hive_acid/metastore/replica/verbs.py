@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import bindparam, delete, insert
+
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.database.codes import AbortReason, TxnType
 from airflow_hive_acid.metastore.database.database import Repeat
 from airflow_hive_acid.metastore.names.objects import canonical_partition, table_name
 from airflow_hive_acid.metastore.notifications import events
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
 from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 from airflow_hive_acid.metastore.txns import aborts, commits, replicas, txns
 from airflow_hive_acid.metastore.txns import events as txn_events
@@ -21,6 +24,16 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.verbs import Verbs
+
+
+_UNNAME = delete(TXN_COMPONENTS).where(
+    TXN_COMPONENTS.c.TC_TXNID == bindparam("txn_id"), TXN_COMPONENTS.c.TC_OPERATION_TYPE == "c"
+)
+
+
+def unname_places(connection: Connection, txn_id: int) -> None:
+    """Forget what :meth:`Replica.name_places` has recorded: the txn commits."""
+    connection.execute(_UNNAME, {"txn_id": txn_id})
 
 
 class Replica:
@@ -76,6 +89,32 @@ class Replica:
         return self._client.database.read(
             lambda connection: replicas.mapped(connection, self._policy, [source_txn]).get(source_txn)
         )
+
+    def name_places(self, txn_id: int, places: Iterable[tuple[str, str | None, int]]) -> None:
+        """Record where a txn of a sync is about to put directories that carry its id, as a compaction does.
+
+        Before it does: whoever aborts the txn then, a Hive's reaper among them, leaves it behind as aborted until a
+        Cleaner has removed them. A txn that is forgotten counts as committed, and they would be seen (R4).
+
+        :param places: table, partition and largest write id of what goes there.
+        :raises TxnAbortedError: when it is aborted; :raises NoSuchTxnError: when it has ended.
+        """
+        rows = [
+            {
+                "TC_TXNID": txn_id, "TC_DATABASE": name.database, "TC_TABLE": name.name, "TC_PARTITION": partition,
+                "TC_OPERATION_TYPE": "c", "TC_WRITEID": write_id,
+            }
+            for name, partition, write_id in ((table_name(table), p, w) for table, p, w in places)
+        ]  # fmt: skip
+
+        def operation(connection: Connection) -> None:
+            step = txns.lock_txn_step(txn_id)
+            txns.require_open(connection, txn_id, connection.execute(step.statement, dict(step.parameters)).all())
+            unname_places(connection, txn_id)  # a repeated call, or those of a sync that was killed
+            connection.execute(insert(TXN_COMPONENTS), rows)
+
+        if rows:
+            self._client.database.run(operation)
 
     def allocate_write_ids(self, table: str, writes: Iterable[tuple[int, int]]) -> dict[int, int]:
         """Give the txns the source's write ids.

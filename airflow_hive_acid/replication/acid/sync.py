@@ -423,7 +423,9 @@ class _Sync:
 
     def _open(self, state: SourceState, targets: Sequence[Target]) -> int:
         """The sync txn, as late as can be: readers that begin after it and look before the end are told to retry."""
-        sync_txn = self._client.replica(self._policy).open_txns([-state.state_id])[0]
+        replica = self._client.replica(self._policy)
+        sync_txn = replica.open_txns([-state.state_id])[0]
+        replica.name_places(sync_txn, [place for target in targets for place in target.mapped_places()])
         keep_cleaner_away(self._target, sync_txn, [t.name for t in targets if t.source.places.keys() - t.places.keys()])
         return sync_txn
 

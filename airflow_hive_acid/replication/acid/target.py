@@ -45,6 +45,14 @@ class Target:
         """Where a partition's directories go; of a new one, where the catalog will say it is."""
         return self.places.get(partition) or paths.join(self.table.location, partition)
 
+    def mapped_places(self) -> list[tuple[str, str | None, int]]:
+        """Where directories go that carry the sync's txn: table, partition and the largest write id of them."""
+        found: dict[str, int] = {}
+        for partition, arrival, _ in self.arrivals:
+            if arrival.is_mapped:
+                found[partition] = max(found.get(partition, 0), arrival.directory.max_write_id)
+        return [(self.name, partition or None, write_id) for partition, write_id in sorted(found.items())]
+
     def advance(self) -> TableAdvance:
         """What the table becomes in the metastore."""
         source = self.source

@@ -11,12 +11,16 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.metastore.catalog import delete_partitions, delete_storage, read_tables, read_whole_partitions
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.names import TableName
 from airflow_hive_acid.metastore.protocol.hive_batches import read_position
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.metastore.protocol.transaction import Transaction
     from airflow_hive_acid.metastore.records import Owner
@@ -166,6 +170,24 @@ def drop_partition_without_a_base(site: Site, partition: str, table: str = T) ->
     drop_partition(site, partition, table)
     for left in (path_of(site.client.catalog.get_table(table).location) / partition).iterdir():
         remove(left)
+
+
+def make_partition_anew(site: Site, partition: str, table: str = T) -> None:
+    """DROP PARTITION and ADD PARTITION of a Hive that takes no write id for them, and leaves no base."""
+    client = site.client
+    found = client.catalog.get_table(table)
+    name = TableName(found.db, found.name)
+
+    def change(connection: Connection) -> None:
+        ids = [part.id for part in read_whole_partitions(connection, [(found.id, partition)]).values()]
+        client.catalog.events.dropping_partitions(connection, read_tables(connection, [name])[name], ids)
+        delete_storage(connection, delete_partitions(connection, ids))
+        client.notifications.write(connection, [])
+
+    client.database.run(change)
+    remove_all(path_of(found.location) / partition)
+    client.catalog.add_partitions(table, [partition])
+    (path_of(found.location) / partition).mkdir()
 
 
 def rename_partition(site: Site, partition: str, new: str, table: str = T) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import (
     ActionRefusedError,
@@ -13,9 +14,12 @@ from airflow_hive_acid.errors import (
     ReplicaDivergedError,
     ReplicationBusyError,
 )
+from airflow_hive_acid.maintenance import run_cleaner, run_reaper
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.failover import compare_for_fail_back, fail_back, fail_over
 from tests.integration.replication import acid_world as world
+from tests.integration.replication.world import pass_time
 
 if TYPE_CHECKING:
     from airflow_hive_acid.replication.site import Site
@@ -234,3 +238,40 @@ def test_streams_that_are_forgotten_or_have_a_name_of_anothers(primary: Site, re
     assert rows(replica) == rows(primary)
     replica.client.streams.beat(mine)
     assert replica.client.streams.find("s").table == "mine.t"
+
+
+@pytest.mark.rule("R4")
+def test_what_a_sync_has_left_whose_txn_was_timed_out_is_never_seen(primary: Site, replica: Site) -> None:
+    """A txn that is forgotten counts as committed, and what carries its id would hide rows.
+
+    t1  a sync brings row a; at the source its partition is made anew
+    t2  the next sync puts an empty base in place, and is killed
+    t3  its txn is timed out; the primary is lost, and the replica fails over
+    t4  txns of which nothing is left are forgotten
+    """
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    sync_tables(primary, replica, "p", [T])
+    world.make_partition_anew(primary, "p=1")
+    write(primary, "b", partition="p=2")
+
+    def killed(step: str) -> None:
+        if step == "advance":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sync_tables(primary, replica, "p", [T], step=killed)
+    with replica.client.database.transaction() as connection:
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=1))
+    run_reaper(replica.client, replica.filesystem)
+    fail_over(replica, "p")
+    write(replica, "mine", partition="p=3")
+    place = world.path_of(replica.client.catalog.get_partition(T, "p=1").location)
+    for left in (["base_0000001_v0000003"], []):
+        pass_time(replica)
+        replica.client.housekeeping.clean_empty_txns()
+        assert rows(replica) == {"p=1": {"1:a"}, "p=3": {"2:mine"}}
+        assert [each.name for each in place.iterdir() if each.name.startswith("base")] == left
+        with replica.client.database.transaction() as connection:  # hive.compactor.aborted.txn.time.threshold
+            connection.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "a").values(TXN_STARTED=1))
+        run_cleaner(replica.client, replica.filesystem)
