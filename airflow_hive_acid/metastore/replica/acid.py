@@ -32,6 +32,7 @@ from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.notifications import events
 from airflow_hive_acid.metastore.replica.advances import Advance, IdState, TableAdvance, rows_for
+from airflow_hive_acid.metastore.replica.compactions import require_no_compaction
 from airflow_hive_acid.metastore.replica.overwritten import add_runs
 from airflow_hive_acid.metastore.replica.records import (
     finish_attempt,
@@ -142,6 +143,7 @@ def advance(connection: Connection, client: Verbs, request: Advance) -> None:
 
     :raises ReplicationBusyError: when another sync took over, or the replica was failed over; nothing was changed.
     :raises ReplicaDivergedError: when somebody else wrote one of the tables; names all of them.
+    :raises CopyFailedError: when a compaction here would show what the sync hides; nothing was changed.
     """
     require_hive_4(client.database.backend.layout, "a replica", "replicate to a metastore of this package or of Hive 4")
     found = require_attempt(connection, request.policy, request.attempt)
@@ -161,6 +163,7 @@ def advance(connection: Connection, client: Verbs, request: Advance) -> None:
     _number(connection, tables)
     _outdate(connection, tables)
     _note(connection, tables, request)
+    require_no_compaction(connection, [t.name for t in tables if t.hides], request.seen)
     owned = _Owners(connection, client, request)
     owned.give(tables)
     ended, given_up = [*owned.committed, *resolved.committed], [*owned.aborted, *resolved.aborted]

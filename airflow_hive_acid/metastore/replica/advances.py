@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.replica.records import (
     TableRecord,
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.values.model import Table
+
+
+EVERYTHING = ValidTxnList(2**63 - 1)
 
 
 class IdState(Enum):
@@ -48,6 +51,7 @@ class TableAdvance:
     :param added: partitions that are new, ``gone`` those that the source no longer has.
     :param overwritten: the first new write id and the last new overwrite, if that may have hidden rows of others.
     :param emptied: partitions that lost their rows by no write id: at the source they were dropped and added again.
+    :param hides: whether what arrives hides what is here of write ids that had come before.
     """
 
     table: Table
@@ -61,6 +65,7 @@ class TableAdvance:
     written: tuple[Written, ...] = ()
     overwritten: tuple[int, int] | None = None
     emptied: tuple[str, ...] = ()
+    hides: bool = False
 
     @property
     def name(self) -> TableName:
@@ -83,6 +88,7 @@ class Advance:
     :param state_id: event of the source whose state the replica has then.
     :param sync_txn: txn here whose id compacted directories carry; 0 when nothing was copied or dropped.
     :param metadata: changes what the catalog says of the tables.
+    :param seen: the list of txns by which the replica was looked at.
     """
 
     policy: str
@@ -91,6 +97,7 @@ class Advance:
     sync_txn: int
     tables: tuple[TableAdvance, ...]
     metadata: Callable[[Connection], object] | None = None
+    seen: ValidTxnList = EVERYTHING
 
 
 def rows_for(known: ValidWriteIdList, write_ids: ValidWriteIdList) -> list[tuple[int, IdState]]:

@@ -28,7 +28,7 @@ from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION, ACID_VERSION_FILE, staging_name
-from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.database import AbortReason
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.replica import (
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.format.write_ids import ValidTxnList
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.replica import SyncRecord, TableRecord
     from airflow_hive_acid.replication.acid.snapshot import SourceState, SourceTable
@@ -157,6 +156,7 @@ class _Sync:
         self._client, self._files = target.client, target.filesystem
         self._attempt = str(uuid.uuid4())
         self._before: SyncRecord | None = None
+        self._seen = ValidTxnList(0)
         self._has_begun = False
 
     def require_ours(self) -> None:
@@ -182,6 +182,8 @@ class _Sync:
             state.reader.check()
         # From here on nothing of the source is looked at.
         self._tidy(before, targets, left)
+        # Now: the same state has one txn, and that of a new try must be younger than what was compacted here since.
+        self._forget(left)
         sync_txn = self._open(state, targets) if any(t.is_changed for t in targets) or self._dropped(targets) else 0
         for target in targets:
             self._step("publish")
@@ -189,7 +191,6 @@ class _Sync:
         self._step("advance")
         self._advance(state, targets, sync_txn, metadata)
         self._step("done")
-        self._forget(left - {sync_txn})
         for target in targets:
             self._files.delete(self._staging(target.table), inside=target.table.location)
         return SyncReport(self._policy, state.state_id, tuple(t.reported() for t in targets))
@@ -316,17 +317,20 @@ class _Sync:
         return frozenset(self._client.database.read(lambda connection: sync_txns(connection, self._policy)))
 
     def _plan(self, targets: Sequence[Target], left: frozenset[int]) -> None:
-        txns = self._client.get_valid_txns()
-        lost: dict[str, str] = {}
+        self._seen = self._client.get_valid_txns()
+        listings = []
         for target in targets:
             target.places = places_of(self._target, target.table)
             if target.table.is_partitioned and target.places.keys() - target.source.places.keys():
                 self._client.pins.require_unpinned([target.name], _FEWER_PARTITIONS)
             everywhere = {p: target.place(p) for p in target.source.places}
-            listings = list_places(self._files, everywhere)
+            listings.append(list_places(self._files, everywhere))
+        # After the listings: what was compacted is seen where the Cleaner has removed what it replaced.
+        txns, lost = self._client.get_valid_txns(), dict[str, str]()
+        for target, listed in zip(targets, listings, strict=True):
             for partition in target.source.places:
                 new = target.bootstrapped or (partition not in target.places)
-                view = ReplicaView(listings[partition], target.known, txns, left, is_new=new)
+                view = ReplicaView(listed[partition], target.known, txns, left, is_new=new)
                 try:
                     target.plans[partition] = plan(target.source.view(partition), view)
                 except ReplicaDivergedError as error:
@@ -470,7 +474,7 @@ class _Sync:
         metadata: Callable[[Connection], object] | None,
     ) -> None:  # fmt: skip
         tables = tuple(t.advance() for t in targets)
-        request = Advance(self._policy, self._attempt, state.state_id, sync_txn, tables, metadata)
+        request = Advance(self._policy, self._attempt, state.state_id, sync_txn, tables, metadata, self._seen)
         self._client.database.run(lambda connection: advance(connection, self._client, request), retry_duplicates=True)
 
     def _forget(self, txn_ids: Iterable[int]) -> None:

@@ -69,7 +69,14 @@ class Target:
             gone=tuple(sorted(self.places.keys() - source.places.keys())) if partitioned else (),
             written=tuple(w for w in written if w.write_id), overwritten=self._overwritten(),
             emptied=tuple(sorted(p for p, found in self.plans.items() if p and found.empty_base is not None)),
+            hides=self._hides(),
         )  # fmt: skip
+
+    def _hides(self) -> bool:
+        if any(found.empty_base is not None for found in self.plans.values()):
+            return True
+        mapped = (arrival.directory for _, arrival, _ in self.arrivals if arrival.is_mapped)
+        return self.table.is_insert_only and any(d.kind is DirectoryKind.DELTA for d in mapped)
 
     def _overwritten(self) -> tuple[int, int] | None:
         """The first new write id and the last overwrite that comes; None when there is nothing between the two.

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import MetastoreUnavailableError, ReplicaDivergedError, ReplicationBusyError
+from airflow_hive_acid.errors import (
+    CopyFailedError,
+    MetastoreUnavailableError,
+    ReplicaDivergedError,
+    ReplicationBusyError,
+)
+from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.replica.records import read_sync
 from airflow_hive_acid.replication.acid import sync as acid_sync
 from airflow_hive_acid.replication.acid.sync import sync_tables
@@ -410,3 +416,38 @@ def test_what_is_compacted_past_an_id_that_others_abort_during_a_sync_is_kept(
     sync(primary, replica)
     assert bases[0].startswith("base_0000003_v")
     assert rows(replica) == rows(primary) == {"": {"1:a", "3:b", "4:c"}}
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "under way"])
+def test_a_compaction_of_the_replica_does_not_show_what_a_sync_hides(
+    primary: Site, replica: Site, *, ended: bool
+) -> None:
+    """Its base is of the same write id as the empty one, and the later of the two counts.
+
+    t1  row a is at both sides; at the source its partition is made anew
+    t2  a sync is about to put an empty base in place
+    t3            the replica's Worker begins, and compacts what it sees: row a
+    t4  the sync looks again, when it has ended
+    """
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    write(primary, "b", partition="p=2")
+    sync(primary, replica)
+    world.make_partition_anew(primary, "p=1")
+    write(primary, "c", partition="p=2")
+    begun: list[int] = []
+
+    def compacting(step: str) -> None:
+        if step == "publish" and not begun:
+            begun.append(0 if ended else replica.client.open_txn(type=TxnType.COMPACTION))
+            if ended:
+                compact(replica, major=True, partition="p=1")
+
+    if not ended:
+        with pytest.raises(CopyFailedError, match=r"compacts default\.t here"):
+            sync(primary, replica, compacting)
+        assert rows(replica) == {"p=1": {"1:a"}, "p=2": {"2:b"}}
+        replica.client.commit_txn(begun[0])
+    sync(primary, replica, compacting)
+    assert rows(replica) == rows(primary) == {"p=1": set(), "p=2": {"2:b", "3:c"}}
