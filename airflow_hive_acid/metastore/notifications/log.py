@@ -97,9 +97,9 @@ _COLUMNS = (
     _L.MESSAGE_FORMAT,
 )
 _AFTER = select(*_COLUMNS).where(_L.EVENT_ID > bindparam("after")).order_by(_L.EVENT_ID).limit(bindparam("limit"))
-_PARTITIONS_ALTERED = _AFTER.where(
+_OF_PARTITIONS = _AFTER.where(
     _L.DB_NAME == bindparam("db", type_=sa.String), _L.TBL_NAME == bindparam("tbl", type_=sa.String),
-    _L.EVENT_TYPE == EventType.ALTER_PARTITION.value,
+    _L.EVENT_TYPE.in_(bindparam("types", expanding=True)),
 )  # fmt: skip
 _CURRENT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
 # The largest: before Hive 4 no index makes sure that an id comes once.
@@ -207,11 +207,17 @@ class Notifications:
         """Events with larger ids, in order."""
         return self._database.read(lambda connection: read_events(connection, event_id, limit))
 
-    def partitions_altered(self, table: TableName, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
-        """What larger ids tell of single partitions of a table that were altered or renamed, in order."""
-        given = {"after": event_id, "limit": limit, "db": table.database, "tbl": table.name}
+    def partitions_altered(
+        self, table: TableName, event_id: int, limit: int = 1000, *, dropped: bool = False
+    ) -> list[LoggedEvent]:
+        """What larger ids tell of single partitions of a table that were altered or renamed, in order.
+
+        :param dropped: also of those that were dropped.
+        """
+        types = [EventType.ALTER_PARTITION.value, *([EventType.DROP_PARTITION.value] if dropped else [])]
+        given = {"after": event_id, "limit": limit, "db": table.database, "tbl": table.name, "types": types}
         return self._database.read(
-            lambda connection: [LoggedEvent(*row) for row in connection.execute(_PARTITIONS_ALTERED, given)]
+            lambda connection: [LoggedEvent(*row) for row in connection.execute(_OF_PARTITIONS, given)]
         )
 
     def current_event_id(self) -> int:

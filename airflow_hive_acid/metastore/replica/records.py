@@ -47,6 +47,7 @@ _NEXT_SYNC = (
     )
 )
 _DONE = update(HIVE_ACID_REPL_SYNC).where(_MINE).values(HRS_STATE=bindparam("state"), HRS_TABLES="[]")
+_STATE = update(HIVE_ACID_REPL_SYNC).where(_MINE).values(HRS_STATE=bindparam("state"))
 _FAILED_OVER = (
     update(HIVE_ACID_REPL_SYNC).where(_MINE).values(HRS_FAILED_OVER=clock_ms(), HRS_ATTEMPT=bindparam("attempt"))
 )
@@ -190,6 +191,11 @@ def release_locks(connection: Connection, txn_ids: Sequence[int]) -> None:
 def finish_attempt(connection: Connection, policy: str, state_id: int) -> None:
     """The sync is done."""
     connection.execute(_DONE, {"policy": policy, "state": state_id})
+
+
+def note_state(connection: Connection, policy: str, state_id: int) -> None:
+    """The tables have the state of an event of the source without a sync: they had it before they began to follow."""
+    connection.execute(_STATE, {"policy": policy, "state": state_id})
 
 
 def mark_failed_over(connection: Connection, policy: str, attempt: str, event_id: int | None = None) -> None:

@@ -219,6 +219,7 @@ class _Planner:
     def plan(self) -> Plan:
         base = self._state.base
         self._require_place(base)
+        self._require_kept()
         copies: list[Copy] = []
         reached = 0
         if (merged := self._merged()) is not None:
@@ -275,6 +276,25 @@ class _Planner:
                 "files of a partition that was dropped; let the replica's Cleaner remove them, or bootstrap the table "
                 "again"
             )
+
+    def _require_kept(self) -> None:
+        """What came before is still here in some form: its own directories, or what was made of them.
+
+        Whoever knows of no replica may have taken it away without a write id, also at an old primary before it follows:
+        a Hive that drops a partition and adds it again, and leaves no base.
+        """
+        for found in (self._state.base, *self._state.deltas):
+            if found is None or not _has_data(found):
+                continue
+            low, high = max(1, found.directory.min_write_id), found.directory.max_write_id
+            is_base = found.directory.kind is DirectoryKind.BASE
+            if self._has_new(low, high, found if is_base else None) or not _holds(self._here, low, high):
+                continue
+            if self._there is None or not _tells_of(self._there, found):
+                raise ReplicaDivergedError(
+                    f"{found.name} of the source has come here before, and nothing is left of it: somebody has removed "
+                    "it, as by dropping and adding its partition; bootstrap the table again"
+                )
 
     # --- both sides ------------------------------------------------------------------------------------------------
 

@@ -336,6 +336,7 @@ class _Sync:
                 except ReplicaDivergedError as error:
                     lost[target.name] = str(error)
         if lost:
+            self._require_untouched(targets)  # what others did meanwhile may be why
             raise diverged(lost)
 
     # --- files -------------------------------------------------------------------------------------------------------

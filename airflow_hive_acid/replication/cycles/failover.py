@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import ActionRefusedError, NoSuchObjectError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.database import AbortReason
-from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.metastore.replica import (
     SyncRecord,
     TableRecord,
@@ -28,6 +28,7 @@ from airflow_hive_acid.metastore.replica import (
     given_up,
     mark_failed_over,
     mark_target,
+    note_state,
     open_mapped_txns,
     read_names,
     read_records,
@@ -42,6 +43,8 @@ from airflow_hive_acid.metastore.replica import (
 from airflow_hive_acid.metastore.txns import abort_rows, max_allocated
 from airflow_hive_acid.metastore.txns import aborted as aborted_event
 from airflow_hive_acid.replication.acid.tables import fence_syncs, remove_leftovers
+from airflow_hive_acid.replication.events.decoder import decode_event
+from airflow_hive_acid.replication.events.event import EventKind
 from airflow_hive_acid.replication.policies.state import Phase, read_states, reopen
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.replication.events.event import ReplicationEvent
     from airflow_hive_acid.replication.site import Site
 
 
@@ -78,15 +82,29 @@ class FailBack:
 
     :param tables: that go on where they were: name at the new primary, name at the old one.
     :param diverged: by name at the old primary, why it cannot go on.
+    :param dropped: names at the old primary of tables that were dropped at the new one: they stay there.
     """
 
     policy: str
     tables: Mapping[str, str]
     diverged: Mapping[str, str]
+    dropped: tuple[str, ...] = ()
 
     @property
     def proposal(self) -> str:
         """What to do, for people."""
+        return "; ".join(filter(None, (self._about_tables(), self._about_dropped())))
+
+    def _about_dropped(self) -> str:
+        if not self.dropped:
+            return ""
+        return (
+            f"{len(self.dropped)} were dropped at the new primary since, and stay at the old one, because replication "
+            "drops nothing that it has not brought: drop them there first, if nobody needs them: "
+            + ", ".join(self.dropped)
+        )
+
+    def _about_tables(self) -> str:
         if not self.diverged and not self.tables:
             return "there are no ACID tables; the others are copied by the first run"
         if not self.diverged:
@@ -204,6 +222,8 @@ def fail_back(
             raise diverged(moved)
         reopen(connection, back)  # it may have been failed over, when these two changed places before
         begin_attempt(connection, back, str(uuid.uuid4()), ())
+        if records:
+            note_state(connection, back, min(record.state_id for record, _ in records))
         for database in databases:
             mark_target(connection, database, back)
         forget_records(connection, back)
@@ -214,18 +234,22 @@ def fail_back(
 
 
 def _compare(old_primary: Site, new_primary: Site, policy: str) -> tuple[FailBack, list[tuple[TableRecord, Table]]]:
-    records = _failed_over(new_primary, policy)
+    last, records = _failed_over(new_primary, policy)
     here = {t.id: t for t in _tables_of(new_primary, records)}
     there = old_primary.client.catalog.find_tables(sorted({r.source_table for r in records.values()}))
     going: dict[str, str] = {}
     problems: dict[str, str] = {}
     kept: list[tuple[TableRecord, Table]] = []
+    dropped: list[str] = []
     for table_id, record in sorted(records.items()):
-        mine = here.get(table_id)
+        mine, table = here.get(table_id), there.get(record.source_table)
         if mine is None:
+            if table is not None and table.id == record.source_id:
+                dropped.append(record.source_table)
             continue  # dropped since: it does not go back
-        table = there.get(record.source_table)
         problem = _problem(old_primary, record, table)
+        if problem is None and table is not None and table.is_partitioned and last.state_id is not None:
+            problem = _replaced_partition(old_primary, table, last.state_id)
         if problem is not None:
             problems[record.source_table] = problem
         if problem is not None or table is None:
@@ -234,10 +258,10 @@ def _compare(old_primary: Site, new_primary: Site, policy: str) -> tuple[FailBac
         # Counted by the new primary's events, as that is the source now.
         write_ids, state = given_up(record.write_ids, record.write_ids.open), record.state_id
         kept.append((TableRecord(table.id, mine.qualified_name, mine.id, write_ids, state), table))
-    return FailBack(policy, going, problems), kept
+    return FailBack(policy, going, problems, tuple(sorted(dropped))), kept
 
 
-def _failed_over(site: Site, policy: str) -> dict[int, TableRecord]:
+def _failed_over(site: Site, policy: str) -> tuple[SyncRecord, dict[int, TableRecord]]:
     def read(connection: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
         found = read_sync(connection, policy)
         if found is None and any(s.policy == policy and s.phase is Phase.FAILED_OVER for s in read_states(connection)):
@@ -250,7 +274,7 @@ def _failed_over(site: Site, policy: str) -> dict[int, TableRecord]:
             f"replication policy {policy!r} was not failed over at {site.name}; fail over first, so that it is known "
             "what both sides have in common"
         )
-    return records
+    return before, records
 
 
 def _problem(site: Site, record: TableRecord, table: Table | None) -> str | None:
@@ -274,6 +298,34 @@ def _problem(site: Site, record: TableRecord, table: Table | None) -> str | None
     if committed:
         return f"write ids {committed[:10]} were open at the last sync and have committed there since"
     return None
+
+
+def _replaced_partition(site: Site, table: Table, state_id: int) -> str | None:
+    """Which partition of the old primary holds other rows than it did, without a write id; None when none is known.
+
+    A Hive may drop and add, rename, empty or move one like that. Its log tells; where that does not go back so far, the
+    first sync finds what is missing.
+
+    :param state_id: event of the old primary that has come with the last sync.
+    """
+    name, log, after = table.qualified_name, site.client.notifications, state_id
+    while page := log.partitions_altered(TableName(table.db, table.name), after, dropped=True):
+        events = [decode_event(logged) for logged in page]
+        told = [(part, event) for event in events if _has_other_rows(event) for part in event.partitions]
+        there = site.client.catalog.find_partitions(name, sorted({part for part, _ in told}))
+        for part, event in told:
+            if part in there:
+                return (
+                    f"its partition {part} was dropped, renamed, emptied or moved there after the last sync (event "
+                    f"{event.event_id})"
+                )
+        after = page[-1].event_id
+    return None
+
+
+def _has_other_rows(event: ReplicationEvent) -> bool:
+    is_dropped = event.kind is EventKind.DROP_PARTITION
+    return is_dropped or bool(event.partitions_before) or event.truncated or event.relocated
 
 
 def _writers(site: Site, table: Table) -> list[int]:

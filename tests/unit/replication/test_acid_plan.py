@@ -208,6 +208,23 @@ def test_rows_that_vanished_in_part_are_no_guess() -> None:
         replica.sync(source)
 
 
+@pytest.mark.parametrize("what", ["as it was written", "compacted"])
+def test_rows_that_are_missing_here_are_not_taken_for_those_that_came(what: str) -> None:
+    """A Hive that knows of no replica drops and adds a partition there, without a write id."""
+    source, replica = Source(), Replica()
+    committed(source, 2, 2)
+    replica.sync(source)
+    if what == "compacted":
+        source.compact(source.ids(), 700, major=True)
+        source.clean(source.ids(), 2)
+    lost = dict(replica.directories)
+    replica.directories.clear()
+    with pytest.raises(ReplicaDivergedError, match=r"has come here before.*bootstrap the table again"):
+        replica.sync(source)
+    replica.directories.update(lost)
+    assert replica.sync(source).is_empty
+
+
 def test_a_truncated_table_of_hive_travels_as_its_empty_base() -> None:
     source, replica = Source(), Replica()
     committed(source, 2)

@@ -15,7 +15,7 @@ from airflow_hive_acid.errors import (
     ReplicationBusyError,
 )
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
-from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG, TXNS
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.failover import compare_for_fail_back, fail_back, fail_over
 from tests.integration.replication import acid_world as world
@@ -275,3 +275,48 @@ def test_what_a_sync_has_left_whose_txn_was_timed_out_is_never_seen(primary: Sit
         with replica.client.database.transaction() as connection:  # hive.compactor.aborted.txn.time.threshold
             connection.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "a").values(TXN_STARTED=1))
         run_cleaner(replica.client, replica.filesystem)
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["the log tells", "the log was purged"])
+def test_a_partition_that_a_hive_made_anew_at_the_old_primary_is_divergence(
+    primary: Site, replica: Site, *, is_told: bool
+) -> None:
+    """It took no write id for it, and left nothing there. Without its log, the first sync finds that rows are missing.
+
+    t1  both have both partitions; the replica fails over
+    t2  at the old primary a Hive drops p=1 and adds it again
+    t3  the old primary is to follow
+    """
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    write(primary, "b", partition="p=2")
+    sync_tables(primary, replica, "there", [T])
+    fail_over(replica, "there")
+    world.compact(replica, major=True, partition="p=1", clean=True)
+    world.make_partition_anew(primary, "p=1")
+    if not is_told:
+        with primary.client.database.transaction() as connection:
+            connection.execute(sa.delete(NOTIFICATION_LOG))
+    found = compare_for_fail_back(primary, replica, "there")
+    assert ("its partition p=1 was dropped" in found.diverged.get(T, "")) is is_told
+    fail_back(primary, replica, "there", "back")
+    with pytest.raises(ReplicaDivergedError, match="bootstrap"):
+        sync_tables(replica, primary, "back", [T])
+    sync_tables(replica, primary, "back", [T], bootstrap=[T])
+    assert rows(primary) == rows(replica) == {"p=1": {"1:a"}, "p=2": {"2:b"}}
+    fail_over(primary, "back")
+    assert not compare_for_fail_back(replica, primary, "back").diverged
+
+
+def test_a_table_that_was_dropped_at_the_new_primary_stays_and_is_named(primary: Site, replica: Site) -> None:
+    for name in ("default.kept", T):
+        create(primary, name)
+        write(primary, "a", table=name)
+    sync_tables(primary, replica, "there", ["default.kept", T])
+    fail_over(replica, "there")
+    world.drop_table(replica)
+    found = fail_back(primary, replica, "there", "back")
+    assert (found.tables, found.dropped) == ({"default.kept": "default.kept"}, (T,))
+    assert found.proposal.startswith("all 1 tables can follow")
+    assert f"drop them there first, if nobody needs them: {T}" in found.proposal
+    assert rows(primary) == {"": {"1:a"}}
