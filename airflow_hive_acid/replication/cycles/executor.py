@@ -86,6 +86,7 @@ class SiteExecutor:
     _all_anew: bool = field(default=False, init=False)
     _marked: set[str] = field(default_factory=set, init=False)
     _odd: list[str] = field(default_factory=list, init=False)
+    _came: set[TableName] = field(default_factory=set, init=False)
 
     def begin(self, epoch: int) -> None:
         """Txns are called after the cycle; those of earlier ones, which were killed or given up, end now.
@@ -235,7 +236,7 @@ class SiteExecutor:
         here = self.target.client.catalog.find_tables(str(self.policy.target(table)) for table in tables)
         wanted = [
             t for t in tables
-            if t in self.anew or self._all_anew or not _is_as_new(here.get(str(self.policy.target(t))), event_id)
+            if t in self.anew or self._all_anew or not self._has(t, here.get(str(self.policy.target(t))), event_id)
         ]  # fmt: skip
         if not wanted:
             return []
@@ -245,7 +246,16 @@ class SiteExecutor:
             others=self._written_with, step=self.step, events=self.events, again=self.again,
             other_log=self._all_anew,
         )  # fmt: skip
+        self._came.update(table_name(one.source) for one in report.tables)
         return [_synced(one, report.state_id) for one in report.tables]
+
+    def _has(self, table: TableName, here: Table | None, event_id: int) -> bool:
+        """Whether the destination has a table by this policy, as new as an event."""
+        return self._is_ours(table) and _is_as_new(here, event_id)
+
+    def _is_ours(self, table: TableName) -> bool:
+        """Whether this policy has brought a table: the state id of what another one has left is of other events."""
+        return table in self.brought or table in self._came
 
     def finish(self) -> list[str]:
         """Roles, owners and privileges, which have no events; and what was left out."""
@@ -324,11 +334,13 @@ class SiteExecutor:
             return Applied(table, "an ACID table by now; its sync brings it", done=False)
         if not partitions:
             here = self.target.client.catalog.find_tables([str(target)]).get(str(target))
-            if not anew and table not in self.anew and _is_as_new(here, event_id):
+            if not anew and table not in self.anew and self._has(table, here, event_id):
                 return Applied(table, f"its state is not older than event {event_id}", done=False)
         self.require_databases([table])
         with open_export(self.source, str(table), partitions or None, event_id=str(event_id)) as dump:
-            result = import_dump(self.target, dump, self.source.filesystem, Asked(table=target, anew=anew))
+            asked = Asked(table=target, anew=anew or not self._is_ours(table))
+            result = import_dump(self.target, dump, self.source.filesystem, asked)
+        self._came.add(table)
         return _imported(table, result)
 
     def _bring_data(self, groups: Sequence[Sequence[Transfer]]) -> list[Applied]:
@@ -350,7 +362,10 @@ class SiteExecutor:
         return done
 
     def _bring_empty(self, groups: Sequence[Sequence[Transfer]]) -> dict[TableName, Applied]:
-        """By table of the destination: those that are as new already, and those without files."""
+        """By table of the destination: those that are as new already, and those without files.
+
+        What somebody else has brought is left to the import of one table.
+        """
         names = {group[0].exported.table: group[0].imported.table for group in groups}
         here = self.target.client.catalog.find_tables([str(name) for name in names.values()])
         wanted = {}
@@ -358,14 +373,16 @@ class SiteExecutor:
         for group in groups:
             source, target = group[0].exported.table, group[0].imported.table
             event_id, parts = max(t.event_id for t in group), partitions_of(group)
-            if not parts and source not in self.anew and _is_as_new(here.get(str(target)), event_id):
+            there = here.get(str(target))
+            if not parts and source not in self.anew and self._has(source, there, event_id):
                 done[target] = Applied(source, f"its state is not older than event {event_id}", done=False)
-            else:
+            elif there is None or self._is_ours(source):
                 wanted[source] = parts
         self.require_databases(wanted)
         with open_exports(self.source, wanted) as dumps:
             results = import_empty(self.target, [(names[source], dump) for source, dump in dumps.items()])
         sources = {target: source for source, target in names.items()}
+        self._came.update(sources[target] for target in results)
         return done | {target: _imported(sources[target], result) for target, result in results.items()}
 
     def _kept_ones(self, tasks: Sequence[ReplicationTask]) -> dict[tuple[int, ...], list[Applied]]:

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, ReplicationGapError
+from airflow_hive_acid.errors import (
+    InvalidArgumentsError,
+    NoSuchObjectError,
+    ReplicaDivergedError,
+    ReplicationGapError,
+)
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.replication.cycles.cycle import commits_between, replicate, standing
 from airflow_hive_acid.replication.policies.policy import policy
@@ -294,3 +300,28 @@ def known_events(primary: Site, replica: Site) -> int:
     assert state.position is not None
     assert primary.client.notifications.current_event_id() > state.position
     return state.position
+
+
+@pytest.mark.backends("sqlite")
+def test_a_policy_counts_nothing_that_another_one_has_left(world: World, primary: Site, replica: Site) -> None:
+    """State ids are of the events of one source. Here those of an older one, which has had more of them.
+
+    t1  a policy brings a plain and an ACID table; its source is given up
+    t2  a policy of another name brings the tables of another source
+    """
+    location = plain_table(primary, "sales.lines", a="one\n")
+    world.write()
+    cycle(primary, replica, policy({**DOCUMENT, "name": "former"}))
+    with replica.client.database.transaction() as connection:
+        is_state = TABLE_PARAMS.c.PARAM_KEY == "repl.last.id"
+        connection.execute(sa.update(TABLE_PARAMS).where(is_state).values(PARAM_VALUE="1000000"))
+    write(primary, location, b="two\n")
+    with pytest.raises(ReplicaDivergedError, match="bootstrap these tables again") as refused:
+        cycle(primary, replica)
+    assert lines(replica, "sales.lines") == {"a": "one\n", "b": "two\n"}
+    cycle(primary, replica, again=True, anew=sorted(refused.value.tables))
+    Watch(world, replica).look(must_be_current=True)
+    write(primary, location, c="three\n")
+    primary.client.catalog.alter_properties("sales.lines", {"numFiles": "3"})
+    cycle(primary, replica)
+    assert sorted(lines(replica, "sales.lines")) == ["a", "b", "c"]
