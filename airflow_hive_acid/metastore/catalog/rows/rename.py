@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.database.database import Features
 
 _HISTORY = (MIN_HISTORY_WRITE_ID, "MH_DATABASE", "MH_TABLE")
-_TRASH = (HIVE_ACID_TRASH, "HTR_DATABASE", "HTR_TABLE", "HTR_PARTITION")
-_OURS = ((HIVE_ACID_CLEANING, "HCL_DATABASE", "HCL_TABLE"), _TRASH[:3])
+_OURS = (
+    (HIVE_ACID_CLEANING, "HCL_DATABASE", "HCL_TABLE", "HCL_PARTITION"),
+    (HIVE_ACID_TRASH, "HTR_DATABASE", "HTR_TABLE", "HTR_PARTITION"),
+)
 _BY_TABLE = ((TXN_TO_WRITE_ID, "T2W_DATABASE", "T2W_TABLE"), (NEXT_WRITE_ID, "NWI_DATABASE", "NWI_TABLE"))
 _OF_ANOTHER = (*_BY_TABLE, (TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE"))
 _BY_PARTITION = (
@@ -79,7 +81,7 @@ def rename_table_rows(
     if features.min_history_write_id:
         tables.append(_HISTORY)
     if features.decisions:  # our tables' version 5
-        tables += _OURS
+        tables += [(t, d, n) for t, d, n, _ in _OURS]
         _move_trashed(connection, table, table.location, location)
     for target, database, name in tables:
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
@@ -108,7 +110,7 @@ def rename_partition_rows(
     _move_dropped(connection, table, partition.name, partition.location, new.location)
     if features.decisions:
         _move_trashed(connection, table, partition.location, new.location)
-    for target, database, name, part in (*_BY_PARTITION, *([_TRASH] if features.decisions else [])):
+    for target, database, name, part in (*_BY_PARTITION, *(_OURS if features.decisions else ())):
         for old_name, new_name in _respelled(connection, target, table, partition.name, new.name):
             of_old = target.c[database] == table.db, target.c[name] == table.name, target.c[part] == old_name
             if target is TXN_COMPONENTS and is_escaped_twice(old_name):

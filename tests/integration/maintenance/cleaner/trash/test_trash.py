@@ -298,6 +298,7 @@ def test_the_rest_of_a_clean_up_that_failed_joins_its_batch_when_the_partition_w
         assert run_cleaner(client, fs)[0].kind is Kind.ERROR
     change(client, sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
     client.catalog.rename_partition("default.p", "k=a", {"k": "c"}, files=WarehouseFiles(client, fs))
+    assert {record.resource.partition for record in client.cleanings.newest()} == {"k=c"}
     assert len(clean(client, fs).trashed) == 1
     (batch,) = {item.batch for item in client.trash.show()}
     assert {item.resource.partition for item in client.trash.show()} == {"k=c"}
