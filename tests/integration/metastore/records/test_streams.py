@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
 
@@ -9,7 +11,9 @@ from airflow_hive_acid.errors import ClaimLostError, InvalidArgumentsError, NoSu
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.rows.drop import delete_table
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
-from airflow_hive_acid.metastore.records.streams import NONE_YET
+from airflow_hive_acid.metastore.names import TableName
+from airflow_hive_acid.metastore.records import StreamMark, read_marks, take_over_marks
+from airflow_hive_acid.metastore.records.streams import NONE_YET, digest
 from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
 from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 
@@ -218,3 +222,29 @@ def test_a_stream_follows_its_table_when_a_hive_renames_it(client, catalog):
     catalog.drop_table("w.t")
     assert opened(client, table="w.r", table_id=id_of(client, "w.r")).found.batch == 4
     assert client.streams.find("s").table == "w.r"
+
+
+def test_what_streams_have_committed_is_taken_over_with_the_rows_of_their_tables(client):
+    """Streams that are not wanted any more go, one of another table stays; whoever runs one commits nothing more."""
+    table, other = TableName("w", "t"), TableName("w", "u")
+    running = opened(client, name="moved")
+    commit(client, running, 3)
+    commit(client, opened(client, name="gone"), 0)
+    opened(client, name="begun")
+    commit(client, opened(client, name="others", table="x.y"), 1)
+    found = client.database.read(lambda connection: read_marks(connection, [table, other]))
+    assert {name: [mark.name for mark in marks] for name, marks in found.items()} == {
+        table: ["gone", "moved"] if digest("gone") < digest("moved") else ["moved", "gone"],
+        other: [],
+    }
+    moved = StreamMark("moved", "q9", 7, 12, 8, 80, 0, None, who="a far process")
+    new = StreamMark("new", "q5", 2, 11, 3, 30, 1, '{"ends": {}}')
+    wanted = {table: (moved,), other: (new, replace(moved, name="others"))}
+    client.database.run(lambda connection: take_over_marks(connection, wanted))
+    after = client.database.read(lambda connection: read_marks(connection, [table, other]))
+    assert after == {table: (moved,), other: (new,)}
+    assert {stream.name for stream in client.streams.all()} == {"moved", "new", "others"}
+    assert client.streams.find("others").table == "x.y"
+    with pytest.raises(ClaimLostError):
+        commit(client, running, 8, "2")
+    assert opened(client, who="b", source="q9", name="moved").found.batch == 7

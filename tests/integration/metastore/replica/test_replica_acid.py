@@ -10,18 +10,24 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_hive_acid.errors import ReplicaDivergedError, ReplicationBusyError, TxnAbortedError
+from airflow_hive_acid.errors import CopyFailedError, ReplicaDivergedError, ReplicationBusyError, TxnAbortedError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.replica.acid import advance
 from airflow_hive_acid.metastore.replica.advances import Advance, IdState, TableAdvance, Written, rows_for
+from airflow_hive_acid.metastore.replica.compactions import require_no_compaction
 from airflow_hive_acid.metastore.replica.records import begin_attempt, mark_target, read_records, read_sync
 from airflow_hive_acid.metastore.replica.source import uncleaned_compactions
-from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    TXN_COMPONENTS,
+    TXNS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -325,3 +331,60 @@ def test_the_log_tells_of_what_came(client: MetastoreClient) -> None:
     assert told.count("ALLOC_WRITE_ID_EVENT") == 1
     assert told.count("COMMIT_TXN") == 3
     assert told.count("ABORT_TXN") == 1
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.every_database
+def test_the_txn_of_a_sync_is_remembered_while_something_may_carry_its_id(client: MetastoreClient) -> None:
+    """Its places are those of a compaction; a commit takes them away, an abort leaves them to the Cleaner."""
+    found, places = table(client, partitioned=True), [("default.t", "p=1", 3), ("default.t", None, 2)]
+
+    def named(txn_id: int) -> list[tuple[object, ...]]:
+        c = TXN_COMPONENTS.c
+        rows = sa.select(c.TC_PARTITION, c.TC_OPERATION_TYPE, c.TC_WRITEID).where(c.TC_TXNID == txn_id)
+        return sorted(map(tuple, client.database.read(lambda connection: connection.execute(rows).all())), key=str)
+
+    given_up = client.replica("p").open_txns([-4])[0]
+    for _ in range(2):
+        client.replica("p").name_places(given_up, places)
+    assert named(given_up) == [("p=1", "c", 3), (None, "c", 2)]
+    client.abort_txns([given_up])
+    assert len(named(given_up)) == 2
+    with pytest.raises(TxnAbortedError):
+        client.replica("p").name_places(given_up, places)
+    sync = Sync(client, 5)
+    client.replica("p").name_places(sync.txn, places)
+    sync.advance(becomes(found, NONE, ValidWriteIdList(3)))
+    assert named(sync.txn) == []
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.every_database
+def test_compactions_that_a_sync_has_not_seen_refuse_it(client: MetastoreClient) -> None:
+    table(client)
+    of_t, of_u = TableName("default", "t"), TableName("default", "u")
+    before = client.get_valid_txns()
+
+    def refused(name: TableName, seen: ValidTxnList) -> bool:
+        try:
+            client.database.run(lambda connection: require_no_compaction(connection, [name], seen))
+        except CopyFailedError as error:
+            return f"compacts {name} here" in str(error)
+        return False
+
+    assert not refused(of_t, before)
+    client.compactions.enqueue("default.t")
+    request = client.compactions.claim("worker")
+    txn_id = client.open_txn(type=TxnType.COMPACTION)
+    assert refused(of_t, before)
+    assert refused(of_u, before)  # it has not said yet what it compacts
+    client.compactions.update_state(request, highest_write_id=0, txn_id=txn_id)
+    assert refused(of_t, before)
+    assert not refused(of_u, before)
+    client.compactions.mark_compacted(request, txn_id)
+    client.commit_txn(txn_id)
+    for cleaned in (False, True):
+        if cleaned:
+            client.compactions.mark_cleaned(client.compactions.get(request.id))
+        assert refused(of_t, before)
+        assert not refused(of_t, client.get_valid_txns())
