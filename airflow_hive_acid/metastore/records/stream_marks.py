@@ -7,20 +7,21 @@ its checkpoint: what has come is skipped, and a start behind what has not come i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
+from airflow_hive_acid.metastore.catalog.rows.reader import read_tables
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.records.streams import NONE_YET, digest
-from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM, offsets_text, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.names import TableName
 
 _S = HIVE_ACID_STREAM.c
 _OF_TABLE = _S.HSR_TABLE == bindparam("of_table")
@@ -64,11 +65,30 @@ class StreamMark:
 
 
 def read_marks(connection: Connection, tables: Iterable[TableName]) -> dict[TableName, tuple[StreamMark, ...]]:
-    """How far the streams of tables have come; streams that have committed nothing are left out."""
+    """How far the streams of tables have come; streams that have committed nothing are left out.
+
+    So are those that wrote another table, which a Hive has dropped since, or given another name.
+    """
+    noted = {table: [_mark(row) for row in connection.execute(_MARKS, {"of_table": str(table)})] for table in tables}
+    ids = _table_ids(connection, (table for table, marks in noted.items() if marks))
     return {
-        table: tuple(StreamMark(*row) for row in connection.execute(_MARKS, {"of_table": str(table)}))
-        for table in tables
+        table: tuple(mark for mark, table_id in marks if table_id is None or table_id == ids.get(table))
+        for table, marks in noted.items()
     }
+
+
+def _mark(row: Any) -> tuple[StreamMark, int | None]:
+    """What a row says, and of which table."""
+    offsets, table_id = read_offsets(row.HSR_OFFSETS)
+    mark = StreamMark(
+        row.HSR_NAME, row.HSR_SOURCE, row.HSR_BATCH, row.HSR_WRITEID, row.HSR_BATCHES, row.HSR_ROWS,
+        row.HSR_QUARANTINED, offsets, row.HSR_WHO,
+    )  # fmt: skip
+    return mark, table_id
+
+
+def _table_ids(connection: Connection, tables: Iterable[TableName]) -> dict[TableName, int]:
+    return {name: table.id for name, table in read_tables(connection, tables).items()}
 
 
 def take_over_marks(connection: Connection, wanted: Mapping[TableName, Sequence[StreamMark]]) -> None:
@@ -77,8 +97,9 @@ def take_over_marks(connection: Connection, wanted: Mapping[TableName, Sequence[
     Who runs one of them here commits nothing more. A stream of the same name into another table stays what it is:
     whoever begins it for this one is told.
 
-    :param wanted: by table, the marks of all its streams.
+    :param wanted: by table, which is in the catalog, the marks of all its streams.
     """
+    ids = _table_ids(connection, (table for table, marks in wanted.items() if marks))
     for table, marks in wanted.items():
         of_table = {"of_table": str(table)}
         known = set(connection.execute(_KEYS, of_table).scalars())
@@ -89,7 +110,8 @@ def take_over_marks(connection: Connection, wanted: Mapping[TableName, Sequence[
             values = {
                 "HSR_SOURCE": mark.source, "HSR_OWNER": "", "HSR_WHO": mark.who, "HSR_BATCH": mark.batch,
                 "HSR_TXNID": None, "HSR_WRITEID": mark.write_id, "HSR_BATCHES": mark.batches, "HSR_ROWS": mark.rows,
-                "HSR_QUARANTINED": mark.quarantined, "HSR_OFFSETS": mark.offsets,
+                "HSR_QUARANTINED": mark.quarantined,
+                "HSR_OFFSETS": offsets_text(mark.offsets, ids[table]),
             }  # fmt: skip
             key = {"stream": digest(mark.name)}
             there = connection.execute(_IS_THERE, key).scalar()

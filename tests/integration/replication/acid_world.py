@@ -92,7 +92,8 @@ def _commit_micro_batch(
 
 def run_stream(site: Site, who: str, table: str = T) -> Owner:
     """Become the process that runs the stream ``s``, with the checkpoint that it always has."""
-    return site.client.streams.open("s", table, "checkpoint", who, silent_ms=30_000)
+    table_id = site.client.catalog.get_table(table).id
+    return site.client.streams.open("s", table, "checkpoint", who, table_id=table_id, silent_ms=30_000)
 
 
 def position_of(site: Site) -> str | None:

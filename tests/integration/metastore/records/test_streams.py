@@ -224,13 +224,14 @@ def test_a_stream_follows_its_table_when_a_hive_renames_it(client, catalog):
     assert client.streams.find("s").table == "w.r"
 
 
-def test_what_streams_have_committed_is_taken_over_with_the_rows_of_their_tables(client):
+def test_what_streams_have_committed_is_taken_over_with_the_rows_of_their_tables(client, catalog):
     """Streams that are not wanted any more go, one of another table stays; whoever runs one commits nothing more."""
     table, other = TableName("w", "t"), TableName("w", "u")
-    running = opened(client, name="moved")
+    of_t = {"table_id": id_of(client, "w.t")}
+    running = opened(client, name="moved", **of_t)
     commit(client, running, 3)
-    commit(client, opened(client, name="gone"), 0)
-    opened(client, name="begun")
+    commit(client, opened(client, name="gone", **of_t), 0)
+    opened(client, name="begun", **of_t)
     commit(client, opened(client, name="others", table="x.y"), 1)
     found = client.database.read(lambda connection: read_marks(connection, [table, other]))
     assert {name: [mark.name for mark in marks] for name, marks in found.items()} == {
@@ -247,4 +248,13 @@ def test_what_streams_have_committed_is_taken_over_with_the_rows_of_their_tables
     assert client.streams.find("others").table == "x.y"
     with pytest.raises(ClaimLostError):
         commit(client, running, 8, "2")
-    assert opened(client, who="b", source="q9", name="moved").found.batch == 7
+    assert opened(client, who="b", source="q9", name="moved", **of_t).found.batch == 7
+    assert client.streams.find("moved").table_id == of_t["table_id"]
+
+
+def test_what_was_committed_to_a_table_that_a_hive_has_dropped_is_taken_over_by_nobody(client, catalog):
+    table = TableName("w", "t")
+    commit(client, opened(client, table_id=id_of(client, "w.t")), 4)
+    dropped_by_a_hive(client, "w.t")
+    make(client, "w", "t")
+    assert client.database.read(lambda connection: read_marks(connection, [table])) == {table: ()}

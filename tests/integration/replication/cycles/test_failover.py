@@ -228,10 +228,12 @@ def test_streams_that_are_forgotten_or_have_a_name_of_anothers(primary: Site, re
     sync_tables(primary, replica, "p", [T])
     assert replica.client.streams.find("s").batch == 5
     primary.client.streams.leave(owner)
-    primary.client.streams.forget("s")
+    primary.client.streams.forget("s", silent_ms=30_000)
     write(primary, "b")
     sync_tables(primary, replica, "p", [T])
     assert replica.client.streams.all() == []
+    replica.client.catalog.create_database("mine")
+    create(replica, "mine.t")
     mine = world.run_stream(replica, "mine", "mine.t")
     world.micro_batch(primary, world.run_stream(primary, "it"), 0, "c")
     sync_tables(primary, replica, "p", [T])
