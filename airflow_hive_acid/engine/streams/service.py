@@ -384,6 +384,8 @@ class _Running:
             except (WriteConflictError, DeadlockError) as conflict:
                 log.info("micro-batch %s of %s is tried again: %s", batch, self._options.stream, conflict)
                 self._end_earlier(str(conflict))
+                table = self._same(self._context.table(self._options.table))
+                known = self._planned(table, known.given, known.aside)
         return self._apply(batch, known)
 
     def _apply(self, batch: int, known: _Planned) -> StatementResult:
@@ -394,7 +396,7 @@ class _Running:
             with StatementTransaction.begin(context, operations, Statements([known.plan]), attempt) as transaction:
                 # Planned again if the table has changed before the locks were granted.
                 table = self._same(transaction.table(known.table.qualified_name))
-                planned = self._planned(table, known.given, known.aside).plan
+                planned = self._planned(table, known.given, known.aside, locked=True).plan
                 tell_planned(context, planned, transaction)
                 result = transaction.run(planned)
                 transaction.remember([result])
@@ -404,14 +406,24 @@ class _Running:
             raise
         return result
 
-    def _planned(self, table: Table, given: tuple[Column, ...], aside: tuple[str, ...]) -> _Planned:
-        """The plan of a micro-batch with these columns; that of the last one, as long as nothing has changed."""
+    def _planned(
+        self, table: Table, given: tuple[Column, ...], aside: tuple[str, ...], *, locked: bool = False
+    ) -> _Planned:
+        """The plan of a micro-batch with these columns; that of the last one, as long as nothing has changed.
+
+        :param locked: the micro-batch has its locks.
+        :raises WriteConflictError: when it has, and the table must be given columns: an ALTER would wait for them.
+        """
         known = self._known
         same = known is not None and (known.given, known.aside) == (given, aside)
         if known is not None and same and replace(known.table, write_id=table.write_id) == table:
             return known
         context, options = self._context, self._options
-        found = reconcile(options, _columns(table), _partition_columns(table), given, aside)
+        found = reconcile(options, _typed(table.columns), _typed(table.partition_columns), given, aside)
+        if found.added and locked:
+            raise WriteConflictError(
+                f"{table.qualified_name} has lost columns of stream {options.stream} while that waited for its locks"
+            )
         if found.added:
             try:
                 self._add_columns(table, found)
@@ -478,12 +490,9 @@ def repeats(committed: str | None, offsets: dict[str, Any] | None) -> bool:
     return before is None or now is None or before == now
 
 
-def _columns(table: Table) -> list[Column]:
-    return [Column(c.name, c.type) for c in table.columns]
-
-
-def _partition_columns(table: Table) -> list[Column]:
-    return [Column(c.name, c.type) for c in table.partition_columns]
+def _typed(columns: Sequence[Column]) -> list[Column]:
+    """Names and types alone."""
+    return [Column(c.name, c.type) for c in columns]
 
 
 def error_document(problem: Exception) -> dict[str, Any]:

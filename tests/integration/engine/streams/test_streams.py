@@ -537,6 +537,30 @@ def test_two_streams_that_bring_the_same_new_column_both_go_on(client, table, pr
     assert [c.name for c in client.catalog.get_table("w.t").columns] == ["a", "b", "c"]
 
 
+def test_a_column_that_goes_while_a_micro_batch_waits_for_its_locks_is_added_before_the_next_try(
+    client, table, process, fake, monkeypatch
+):
+    """
+    t1  somebody renames column b; micro-batch 0 of a stream that has one waits for its locks behind that
+    t2  under its locks the stream finds no b. Its own ALTER would wait for them: it lets go of them first
+    """
+    begin, renames = StatementTransaction.begin, [("b", Column("old_b", "string"))]
+
+    def late(*args, **more):
+        for before, after in renames:
+            client.catalog.change_column("w.t", before, after)
+        renames.clear()
+        return begin(*args, **more)
+
+    monkeypatch.setattr(StatementTransaction, "begin", late)
+    once = {"hive.lock.numretries": "1", "hive.lock.sleep.between.retries": "1s"}
+    app = Application(process(**once).spool, fake, on_new_column="add", on_missing_column="null").open()
+    assert [app.batch(number)["again"] for number in (0, 1)] == [False, False]
+    app.talk.close()
+    assert [c.name for c in client.catalog.get_table("w.t").columns] == ["a", "old_b", "b"]
+    assert (len(visible(client, table)), client.streams.find("s").batches) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("rule", "selected", "columns", "inserted"),
     [
