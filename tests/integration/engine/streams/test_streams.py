@@ -26,6 +26,7 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
     StreamBusyError,
     StreamSchemaError,
+    TxnAbortedError,
     WriteConflictError,
 )
 from airflow_hive_acid.format.jobs import Column
@@ -431,6 +432,39 @@ def test_a_micro_batch_that_others_were_in_the_way_of_is_tried_again_at_once(cli
     assert answer["again"] is False
     app.talk.close()
     assert (len(visible(client, table)), client.streams.find("s").batches, conflicts) == (1, 1, [])
+
+
+@pytest.mark.crossing("streams x who empties the table")
+@pytest.mark.parametrize("how", ["TRUNCATE TABLE w.t", "by an administrator"])
+def test_a_micro_batch_in_flight_that_others_hide_or_abort_is_there_once_in_the_end(
+    client, table, process, fake, warehouse, how
+):
+    """
+    t1  micro-batch 1 is being written; with hive.txn.xlock.write an INSERT keeps no TRUNCATE out
+    t2  the table is emptied, with a later write id; or the micro-batch's txn is aborted
+    t3  it commits: it would be hidden, and is written again at once; or the query ends, and repeats it
+    """
+    app = Application(process(**{"hive.txn.xlock.write": "true"}).spool, fake).open()
+    app.batch(0)
+    written = app.write(app.begin(1))
+    if how.startswith("TRUNCATE"):
+        with Engine(client, FakeSpark(), warehouse) as engine:
+            engine.run(how)
+        again = app.talk.ask(written)
+        assert app.talk.ask(app.write(again))["again"] is False
+    else:
+        (txn,) = [row for row in client.show_transactions() if row.state.name == "OPEN"]
+        client.abort_txn(txn.txn_id, how)
+        with pytest.raises(TxnAbortedError):
+            app.talk.ask(written)
+        app.talk.close()
+        app = Application(process().spool, fake).open()
+        assert app.batch(1)["again"] is False
+    app.talk.close()
+    hidden = 1 if how.startswith("TRUNCATE") else 0
+    assert len(visible(client, table)) == 2
+    assert len(list(table.glob("base_*"))) == hidden
+    assert (client.streams.find("s").batch, client.streams.find("s").batches) == (1, 2)
 
 
 @pytest.mark.rule("R17")
