@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.txns import abort_rows, aborted
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.runner import Applied
 from airflow_hive_acid.replication.cycles.unfinished_txns import agent_of, end_earlier
+from airflow_hive_acid.replication.cycles.views import ViewsLeftOut
 from airflow_hive_acid.replication.dumps.drops import drop_partitions, drop_table, files_go, kept_drops
 from airflow_hive_acid.replication.dumps.empty_objects import import_empty, open_exports
 from airflow_hive_acid.replication.dumps.exports import MATERIALIZED_VIEW, export_metadata, open_export
@@ -87,6 +88,10 @@ class SiteExecutor:
     _marked: set[str] = field(default_factory=set, init=False)
     _odd: list[str] = field(default_factory=list, init=False)
     _came: set[TableName] = field(default_factory=set, init=False)
+    _left_out: ViewsLeftOut = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left_out = ViewsLeftOut(self.policy.rename)
 
     def begin(self, epoch: int) -> None:
         """Txns are called after the cycle; those of earlier ones, which were killed or given up, end now.
@@ -130,7 +135,8 @@ class SiteExecutor:
         ]
         self._odd = sorted(str(name) for name in names if not is_table_name(str(name)))
         found = catalog.find_tables(str(name) for name in names if is_table_name(str(name)))
-        return sorted(TableName(t.db, t.name) for t in found.values() if t.type != MATERIALIZED_VIEW)
+        copied = (t for t in found.values() if t.type != MATERIALIZED_VIEW and self._left_out.take(t) is None)
+        return sorted(TableName(t.db, t.name) for t in copied)
 
     def require_databases(self, tables: Iterable[TableName]) -> None:
         """The seed's security rule: what is private at the source must not come to be by itself. Others keep out."""
@@ -260,7 +266,7 @@ class SiteExecutor:
     def finish(self) -> list[str]:
         """Roles, owners and privileges, which have no events; and what was left out."""
         odd = [f"not replicated, as names are letters, digits and _ only: {', '.join(self._odd)}"] if self._odd else []
-        return odd + self._privileges()
+        return odd + self._left_out.told() + self._privileges()
 
     def _privileges(self) -> list[str]:
         if self.policy.privileges is PrivilegeMode.NONE:
@@ -332,6 +338,8 @@ class SiteExecutor:
         there = self.source.client.catalog.find_tables([str(table)]).get(str(table))
         if there is not None and there.is_transactional:
             return Applied(table, "an ACID table by now; its sync brings it", done=False)
+        if (why := self._left_out.take(there)) is not None:
+            return Applied(table, why, done=False)
         if not partitions:
             here = self.target.client.catalog.find_tables([str(target)]).get(str(target))
             if not anew and table not in self.anew and self._has(table, here, event_id):
@@ -380,7 +388,8 @@ class SiteExecutor:
                 wanted[source] = parts
         self.require_databases(wanted)
         with open_exports(self.source, wanted) as dumps:
-            results = import_empty(self.target, [(names[source], dump) for source, dump in dumps.items()])
+            some = [(names[source], d) for source, d in dumps.items() if self._left_out.take(d.table) is None]
+            results = import_empty(self.target, some)
         sources = {target: source for source, target in names.items()}
         self._came.update(sources[target] for target in results)
         return done | {target: _imported(sources[target], result) for target, result in results.items()}
@@ -415,8 +424,13 @@ class SiteExecutor:
             [(str(t.exported.table), t.exported.partitions or None) for t in transfers],
             event_ids=[str(t.exported.event_id) for t in transfers],
         )
-        results = import_metadata(self.target, dumps, [t.imported.table for t in transfers])
-        return [_imported(t.exported.table, result) for t, result in zip(transfers, results, strict=True)]
+        reasons = [self._left_out.take(dump.table) for dump in dumps]
+        some = [(d, t) for d, t, why in zip(dumps, transfers, reasons, strict=True) if why is None]
+        results = iter(import_metadata(self.target, [d for d, _ in some], [t.imported.table for _, t in some]))
+        return [
+            _imported(t.exported.table, next(results)) if why is None else Applied(t.exported.table, why, done=False)
+            for t, why in zip(transfers, reasons, strict=True)
+        ]
 
     def _source_name(self, target: TableName) -> TableName:
         names = {new: old for old, new in self.policy.rename.items()}

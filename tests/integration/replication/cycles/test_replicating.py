@@ -18,7 +18,8 @@ from airflow_hive_acid.errors import (
     ReplicationGapError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.values.model import FieldSchema, TableDefinition
+from airflow_hive_acid.metastore.catalog.values.views import new_view
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.replication.cycles.cycle import commits_between, replicate, standing
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from airflow_hive_acid.metastore.catalog.values.model import Table
     from airflow_hive_acid.replication.cycles.runner import CycleReport
     from airflow_hive_acid.replication.policies.policy import Policy
     from airflow_hive_acid.replication.site import Site
@@ -72,6 +74,36 @@ def world(primary: Site, replica: Site) -> World:
     found.create()
     replica.client.catalog.create_database("sales")
     return found
+
+
+@pytest.mark.backends("sqlite")
+def test_a_view_of_a_database_that_is_called_otherwise_is_left_out_and_named(
+    world: World, primary: Site, replica: Site
+) -> None:
+    """Its text would read the destination's own tables of that name. A policy without other names copies it."""
+    id_only = [FieldSchema("id", "bigint", None)]
+
+    def view(name: str, query: str) -> Table:
+        return new_view(f"sales.{name}", id_only, query, query)
+
+    primary.client.catalog.create_view(view("first", "SELECT `plain`.`id` FROM `SALES`.`plain`"))
+    primary.client.catalog.create_view(view("other", "SELECT 1 AS `id`"))
+    primary.client.catalog.create_view(view("wholesales", "SELECT `id` FROM `wholesales`.`plain`"))
+    replica.client.catalog.create_database("copy")
+    renaming = policy({**DOCUMENT, "name": "renaming", "rename": {"sales": "copy"}})
+    told = cycle(primary, replica, renaming).notes
+    assert told == [
+        "view sales.first is not replicated: its text names the database sales, which is copy here; create it by hand"
+    ]
+    assert replica.client.catalog.list_tables("copy") == ["other", "parts", "plain", "wholesales"]
+    primary.client.catalog.create_view(view("second", "SELECT `id` FROM `sales`.`parts`"))
+    primary.client.catalog.alter_view_query(view("other", "SELECT `id` FROM `sales`.`parts`"))
+    told = cycle(primary, replica, renaming).notes
+    assert [each.split(" is not")[0] for each in told] == ["view sales.other", "view sales.second"]
+    assert replica.client.catalog.get_table("copy.other").view_text == "SELECT 1 AS `id`"
+    assert "second" not in replica.client.catalog.list_tables("copy")
+    assert cycle(primary, replica).notes == []
+    assert {"first", "other", "second"} < set(replica.client.catalog.list_tables("sales"))
 
 
 @pytest.mark.every_database
