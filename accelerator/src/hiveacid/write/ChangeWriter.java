@@ -2,9 +2,7 @@ package hiveacid.write;
 
 import hiveacid.versions.Sessions;
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -44,11 +42,9 @@ final class ChangeWriter implements DataWriter<InternalRow> {
   private final int task;
   private final String prefix;
   private final Roaring64Bitmap matched;
-  private final List<Written.Part> parts = new ArrayList<>();
+  private final TaskFiles files;
   private int group = -1;
   private int partition = -1;
-  private DeleteFile deletes;
-  private InsertFile inserts;
   private long rowWriteId;
   private int rowBucket;
   private long rowNumber;
@@ -58,6 +54,7 @@ final class ChangeWriter implements DataWriter<InternalRow> {
       Layout layout, ChangeNames names, int[] buckets, long writeId, int statementId, boolean matched, int task,
       String prefix) {
     this.layout = layout;
+    this.files = new TaskFiles(layout);
     this.names = names;
     this.columns = Fill.of(layout.row);
     this.buckets = buckets;
@@ -101,19 +98,19 @@ final class ChangeWriter implements DataWriter<InternalRow> {
     times = 1;
     int action = row.getInt(ACTION);
     if (action == DELETED || action == CHANGED) {
-      if (deletes == null) {
+      if (files.deletes == null) {
         int bucket = buckets[group % buckets.length];
         Output output = layout.output(prefix + "-" + group + ".orc", names.ofDeletes(partition, group, bucket));
-        deletes = new DeleteFile(layout, output, bucket, writeId);
+        files.deletes = new DeleteFile(layout, output, bucket, writeId);
       }
-      deletes.add(rowWriteId, rowBucket, rowNumber);
+      files.deletes.add(rowWriteId, rowBucket, rowNumber);
     }
     if (action == CHANGED) {
-      if (inserts == null) {
+      if (files.inserts == null) {
         Output output = layout.output(prefix + "-new-" + partition + ".orc", names.ofInserts(partition, task));
-        inserts = new InsertFile(layout, columns, output, task, statementId, writeId);
+        files.inserts = new InsertFile(layout, columns, output, task, statementId, writeId);
       }
-      inserts.add(row, FIRST_COLUMN);
+      files.inserts.add(row, FIRST_COLUMN);
     }
   }
 
@@ -135,56 +132,29 @@ final class ChangeWriter implements DataWriter<InternalRow> {
   }
 
   private void startGroup(int next) throws IOException {
-    finishDeletes();
+    files.finishDeletes(Integer.toString(partition));
     if (next / buckets.length != partition) {
-      finishInserts();
+      files.finishInserts(Integer.toString(partition));
       partition = next / buckets.length;
     }
     group = next;
   }
 
-  private void finishDeletes() throws IOException {
-    if (deletes != null) {
-      parts.add(deletes.finish(Integer.toString(partition)));
-      deletes = null;
-    }
-  }
-
-  private void finishInserts() throws IOException {
-    if (inserts != null) {
-      parts.add(inserts.finish(Integer.toString(partition)));
-      inserts = null;
-    }
-  }
-
   @Override
   public WriterCommitMessage commit() throws IOException {
     checkOnce();
-    finishDeletes();
-    finishInserts();
-    return new Written.OfTask(parts, matched);
+    files.finishDeletes(Integer.toString(partition));
+    files.finishInserts(Integer.toString(partition));
+    return files.written(matched);
   }
 
   @Override
   public void abort() throws IOException {
-    for (Written.Part part : parts) {
-      layout.delete(part);
-    }
-    if (deletes != null) {
-      deletes.discard();
-    }
-    if (inserts != null) {
-      inserts.discard();
-    }
+    files.abort();
   }
 
   @Override
   public void close() throws IOException {
-    if (deletes != null) {
-      deletes.close();
-    }
-    if (inserts != null) {
-      inserts.close();
-    }
+    files.close();
   }
 }

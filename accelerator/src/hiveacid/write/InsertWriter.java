@@ -1,9 +1,7 @@
 package hiveacid.write;
 
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
@@ -27,13 +25,13 @@ final class InsertWriter implements DataWriter<InternalRow> {
   private final int statementId;
   private final int bucket;
   private final String prefix;
-  private final List<Written.Part> parts = new ArrayList<>();
+  private final TaskFiles files;
   private UTF8String[] current;
-  private InsertFile file;
 
   private InsertWriter(
       Layout layout, FinalNames names, int keys, long writeId, int statementId, int bucket, String prefix) {
     this.layout = layout;
+    this.files = new TaskFiles(layout);
     this.names = names;
     this.columns = Fill.of(layout.row);
     this.keys = keys;
@@ -55,10 +53,10 @@ final class InsertWriter implements DataWriter<InternalRow> {
 
   @Override
   public void write(InternalRow row) throws IOException {
-    if (file == null || keys > 0 && !sameKeys(row)) {
+    if (files.inserts == null || keys > 0 && !sameKeys(row)) {
       next(row);
     }
-    file.add(row, 0);
+    files.inserts.add(row, 0);
   }
 
   private boolean sameKeys(InternalRow row) {
@@ -77,8 +75,8 @@ final class InsertWriter implements DataWriter<InternalRow> {
       current[i] = row.getUTF8String(columns.length + i).clone();
     }
     String known = names == null ? null : names.of(texts(), bucket);
-    Output output = layout.output(prefix + "-" + parts.size() + ".orc", known);
-    file = new InsertFile(layout, columns, output, bucket, statementId, writeId);
+    Output output = layout.output(prefix + "-" + files.finished() + ".orc", known);
+    files.inserts = new InsertFile(layout, columns, output, bucket, statementId, writeId);
   }
 
   private String[] texts() {
@@ -86,33 +84,24 @@ final class InsertWriter implements DataWriter<InternalRow> {
   }
 
   private void finish() throws IOException {
-    if (file != null) {
-      parts.add(file.finish(texts()));
-      file = null;
+    if (files.inserts != null) {
+      files.finishInserts(texts());
     }
   }
 
   @Override
   public WriterCommitMessage commit() throws IOException {
     finish();
-    return new Written.OfTask(parts, null);
+    return files.written(null);
   }
 
   @Override
   public void abort() throws IOException {
-    for (Written.Part part : parts) {
-      layout.delete(part);
-    }
-    if (file != null) {
-      file.discard();
-      file = null;
-    }
+    files.abort();
   }
 
   @Override
   public void close() throws IOException {
-    if (file != null) {
-      file.close();
-    }
+    files.close();
   }
 }

@@ -5,9 +5,7 @@ import com.esotericsoftware.kryo.serializers.JavaSerializer;
 import hiveacid.versions.Sessions;
 import java.io.IOException;
 import java.io.Serializable;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -43,11 +41,9 @@ final class MoveWriter implements DataWriter<InternalRow> {
   private final int statementId;
   private final int task;
   private final String prefix;
-  private final List<Written.Part> parts = new ArrayList<>();
+  private final TaskFiles files;
   private int group = NEW;
   private UTF8String[] current;
-  private DeleteFile deletes;
-  private InsertFile inserts;
 
   /** Names of both kinds of files; there may be a name for each partition, so executors get them once. */
   @DefaultSerializer(JavaSerializer.class)
@@ -56,6 +52,7 @@ final class MoveWriter implements DataWriter<InternalRow> {
   private MoveWriter(
       Layout layout, Names names, int[] buckets, int keys, long writeId, int statementId, int task, String prefix) {
     this.layout = layout;
+    this.files = new TaskFiles(layout);
     this.names = names;
     this.columns = Fill.of(layout.row);
     this.buckets = buckets;
@@ -82,16 +79,16 @@ final class MoveWriter implements DataWriter<InternalRow> {
   public void write(InternalRow row) throws IOException {
     int next = row.getInt(0);
     if (next == NEW) {
-      if (inserts == null || !sameKeys(row)) {
+      if (files.inserts == null || !sameKeys(row)) {
         startInserts(row);
       }
-      inserts.add(row, FIRST_KEY + keys + 3);
+      files.inserts.add(row, FIRST_KEY + keys + 3);
       return;
     }
-    if (deletes == null || next != group) {
+    if (files.deletes == null || next != group) {
       startDeletes(next);
     }
-    deletes.add(row.getLong(FIRST_KEY + keys), row.getInt(FIRST_KEY + keys + 1), row.getLong(FIRST_KEY + keys + 2));
+    files.deletes.add(row.getLong(FIRST_KEY + keys), row.getInt(FIRST_KEY + keys + 1), row.getLong(FIRST_KEY + keys + 2));
   }
 
   private boolean sameKeys(InternalRow row) {
@@ -110,8 +107,8 @@ final class MoveWriter implements DataWriter<InternalRow> {
       current[i] = row.getUTF8String(FIRST_KEY + i).clone();
     }
     String known = names.inserts() == null ? null : names.inserts().of(texts(), task);
-    Output output = layout.output(prefix + "-new-" + parts.size() + ".orc", known);
-    inserts = new InsertFile(layout, columns, output, task, statementId, writeId);
+    Output output = layout.output(prefix + "-new-" + files.finished() + ".orc", known);
+    files.inserts = new InsertFile(layout, columns, output, task, statementId, writeId);
   }
 
   private void startDeletes(int next) throws IOException {
@@ -119,7 +116,7 @@ final class MoveWriter implements DataWriter<InternalRow> {
     group = next;
     int bucket = buckets[group % buckets.length];
     Output output = layout.output(prefix + "-" + group + ".orc", names.deletes().ofDeletes(partition(), group, bucket));
-    deletes = new DeleteFile(layout, output, bucket, writeId);
+    files.deletes = new DeleteFile(layout, output, bucket, writeId);
   }
 
   private int partition() {
@@ -131,42 +128,25 @@ final class MoveWriter implements DataWriter<InternalRow> {
   }
 
   private void finish() throws IOException {
-    if (inserts != null) {
-      parts.add(inserts.finish(texts()));
-      inserts = null;
+    if (files.inserts != null) {
+      files.finishInserts(texts());
     }
-    if (deletes != null) {
-      parts.add(deletes.finish(Integer.toString(partition())));
-      deletes = null;
-    }
+    files.finishDeletes(Integer.toString(partition()));
   }
 
   @Override
   public WriterCommitMessage commit() throws IOException {
     finish();
-    return new Written.OfTask(parts, null);
+    return files.written(null);
   }
 
   @Override
   public void abort() throws IOException {
-    for (Written.Part part : parts) {
-      layout.delete(part);
-    }
-    if (deletes != null) {
-      deletes.discard();
-    }
-    if (inserts != null) {
-      inserts.discard();
-    }
+    files.abort();
   }
 
   @Override
   public void close() throws IOException {
-    if (deletes != null) {
-      deletes.close();
-    }
-    if (inserts != null) {
-      inserts.close();
-    }
+    files.close();
   }
 }
