@@ -349,7 +349,7 @@ class _Running:
         """Refuse to go on behind micro-batches that were committed once, and are not any more: their rows are missing.
 
         Only the first one after a start can be behind such a gap: a metastore that is restored knows nothing of the
-        owner, whose next commit is refused. A replica that became the primary knows of no stream.
+        owner, whose next commit is refused. A new primary knows what came with a sync, but not with an older release.
         """
         name, table, last = self._options.stream, self._options.table, self.batch
         if batch == last + 1:
@@ -357,9 +357,10 @@ class _Running:
         if last < 0 and self._options.on_gap == "fail" and self._context.table(table).property(STATE_ID) is not None:
             raise InvalidArgumentsError(
                 f"stream {name} begins with micro-batch {batch} of its checkpoint, and {table} was brought here by a "
-                "replication: which micro-batches its rows are of is on record at the old primary alone ('hive-acid "
-                f"stream show' there, 'hive-acid history {table}' here). If rows before are missing, apply them in "
-                f"another way; if those of micro-batch {batch} are here, go on behind it. Then say on_gap='ignore'"
+                "replication, with which none of its micro-batches is known to have come: what was committed is on "
+                f"record at the old primary ('hive-acid stream show' there, 'hive-acid history {table}' here). If rows "
+                f"before are missing, apply them in another way; if those of micro-batch {batch} are here, go on "
+                "behind it. Then say on_gap='ignore'"
             )
         if last < 0:
             log.warning(
