@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.table_kinds import TRANSACTIONAL, TRANSACTIONAL_PROPERTIES
 from airflow_hive_acid.metastore.catalog.values.alteration import ColumnChange, replace_columns
+from airflow_hive_acid.metastore.txns.key_values import moves_with_commits
 from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 
 if TYPE_CHECKING:
@@ -89,9 +90,15 @@ def replaced(table: Table, new: Table, location: str | None = None) -> Replaced:
             f"{_OTHERWISE}"
         )
     change = replace(change, outdated=frozenset(column.name for column in table.columns))
-    kept = {key: value for key, value in table.properties.items() if key in _KEPT or key.startswith("repl.")}
-    said = {key: value for key, value in new.properties.items() if key not in _KEPT}
+    kept = {key: value for key, value in table.properties.items() if _stays(key) or key.startswith("repl.")}
+    said = {key: value for key, value in new.properties.items() if not _stays(key)}
     return Replaced(replace(table, storage=storage, properties={**said, **kept}), change)
+
+
+def _stays(key: str) -> bool:
+    """Whether a property is the table's, and not the statement's; so is where its streams stand: as after INSERT
+    OVERWRITE they go on, and rows of theirs that the query has taken over do not come twice."""
+    return key in _KEPT or moves_with_commits(key)
 
 
 def _fixed(table: Table, new: Table) -> list[tuple[str, str, str]]:

@@ -228,6 +228,31 @@ def test_positions_move_with_the_commit_and_with_nothing_else(client: MetastoreC
     assert keys["_meta.position.orders"] == '{"orders-0": 17}'
 
 
+def test_a_replaced_table_knows_where_its_streams_stand(client: MetastoreClient, engine: Engine) -> None:
+    """It is the same table, as after INSERT OVERWRITE: its query may have had the rows of before.
+
+    t1  a writer of stream orders commits up to 5
+    t2  the table is replaced, by the text that SHOW CREATE TABLE has printed before
+    t3  the writer, and one that begins now, go on behind 5
+    """
+    writer = engine.batch("w.t", transactions=1, stream="orders")
+    writer.write(records(1))
+    writer.commit(5)
+    writer._open.close()  # type: ignore[union-attr] - as the next commit does
+    engine.run(
+        "CREATE OR REPLACE TABLE w.t (id INT) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true', '_meta.position.orders'='3', 'owner'='books')"
+    )
+    with engine.batch("w.t", stream="orders") as again:
+        assert again.position == 5
+    writer.write(records(6))
+    writer.commit(6)
+    writer.close()
+    assert read(client, "w.t") == [6]
+    properties = client.catalog.get_table("w.t").properties
+    assert (properties["_meta.position.orders"], properties["owner"]) == ("6", "books")
+
+
 def test_a_position_does_not_move_in_one_table_for_rows_in_another(client: MetastoreClient, engine: Engine) -> None:
     """
     t1  a writer of stream orders commits to w.t, until its batch is used up
