@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, KEYWORDS, ConstraintKind, storage_format
+from airflow_hive_acid.metastore.replica import OVERWRITTEN, STATE_ID
+from airflow_hive_acid.metastore.txns import moves_with_commits
 from airflow_hive_acid.sql.text.quoting import identifier, quoted
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ Line = list[str | None]
 
 _KEPT_BY_THE_METASTORE = frozenset((
     "COLUMN_STATS_ACCURATE", "numFiles", "numRows", "rawDataSize", "totalSize", "numFilesErasureCoded",
-    "transient_lastDdlTime", "last_modified_by", "last_modified_time", "numPartitions", "EXTERNAL",
+    "transient_lastDdlTime", "last_modified_by", "last_modified_time", "numPartitions", "EXTERNAL", STATE_ID,
+    OVERWRITTEN,
 ))  # fmt: skip
 """Parameters that say how a table is, and not how it was wanted."""
 _OF_COLUMNS = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
@@ -58,11 +61,16 @@ def create_statement(table: Table, home: str, constraints: Sequence[Constraint] 
     lines += _format(storage)
     if storage.location and storage.location.rstrip("/") != home.rstrip("/"):
         lines += ["LOCATION", f"  {quoted(storage.location)}"]
-    wanted = {k: v for k, v in table.properties.items() if k not in _KEPT_BY_THE_METASTORE and k != "comment"}
+    wanted = {k: v for k, v in table.properties.items() if not _is_kept(k) and k != "comment"}
     if wanted:
         pairs = [f"  {quoted(key)}={quoted(value)}" for key, value in sorted(wanted.items())]
         lines += ["TBLPROPERTIES (", *(f"{pair}," for pair in pairs[:-1]), f"{pairs[-1]})"]
     return lines
+
+
+def _is_kept(key: str) -> bool:
+    """Whether a parameter says how a table is; so does where streams stand in its rows, which another one has not."""
+    return key in _KEPT_BY_THE_METASTORE or moves_with_commits(key)
 
 
 def _definitions(columns: Sequence[FieldSchema], constraints: Sequence[Constraint] = ()) -> list[str]:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.metastore.catalog.values.model import VIRTUAL_VIEW
+from airflow_hive_acid.metastore.protocol import read_position
 from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
 from airflow_hive_acid.sql.parsing.lookups import REFUSED
 
@@ -170,6 +171,16 @@ def test_the_statement_that_is_shown_makes_the_same_table(
         before, id=0, created=0, properties={}, write_id=0
     )
     assert names(engine, f"SHOW CREATE TABLE {name}") == lines
+
+
+def test_what_a_table_holds_is_not_printed_as_if_it_had_been_wanted(engine: Engine, client: MetastoreClient) -> None:
+    """A table that is made by the text has none of the rows: where streams stand in them, whose state they are."""
+    position = read_position(client, client.catalog.get_table("w.t").id, "tills")
+    client.database.run(lambda connection: position.moved(connection, '{"offset": 17}'))
+    engine.run("ALTER TABLE w.t SET TBLPROPERTIES ('repl.last.id'='4', 'repl.acid.overwritten'='1-2', 'owner'='books')")
+    lines = "\n".join(names(engine, "SHOW CREATE TABLE w.t"))
+    assert ("'owner'='books'" in lines, "_meta" in lines, "'repl." in lines) == (True, False, False)
+    assert ["_meta.position.tills", '{"offset": 17}'] in rows(engine, "SHOW TBLPROPERTIES w.t")
 
 
 def test_describe_prints_hives_lines(parted: Engine) -> None:
