@@ -19,7 +19,7 @@ from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.replication.acid.plan import Arrival, Carry
+    from airflow_hive_acid.replication.acid.arrivals import Arrival, Carry
     from airflow_hive_acid.replication.acid.snapshot import SourceTable
     from airflow_hive_acid.replication.site import Site
 

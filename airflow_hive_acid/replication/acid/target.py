@@ -13,7 +13,7 @@ from airflow_hive_acid.metastore.replica import TableAdvance, Written
 if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.replication.acid.plan import Arrival, Plan
+    from airflow_hive_acid.replication.acid.arrivals import Arrival, Plan
     from airflow_hive_acid.replication.acid.report import TableReport
     from airflow_hive_acid.replication.acid.snapshot import SourceTable
 

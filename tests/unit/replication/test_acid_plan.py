@@ -11,11 +11,21 @@ from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import CorruptTableError, ReplicaDivergedError
 from airflow_hive_acid.format.acid_state import FileEntry
-from airflow_hive_acid.format.names import AcidDirectory, DirectoryKind, base_name, parse_directory
+from airflow_hive_acid.format.names import AcidDirectory, DirectoryKind, base_name, delta_name, parse_directory
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.replication.acid.plan import Arrival, Copy, ReplicaView, SourceView, plan
+from airflow_hive_acid.replication.acid.arrivals import Arrival, Copy
+from airflow_hive_acid.replication.acid.plan import ReplicaView, SourceView, plan
 from tests.examples import examples
-from tests.unit.replication.directory_model import EVERY_TXN, Replica, Source, change, committed, maintain, tidy
+from tests.unit.replication.directory_model import (
+    EVERY_TXN,
+    Event,
+    Replica,
+    Source,
+    change,
+    committed,
+    maintain,
+    tidy,
+)
 
 if TYPE_CHECKING:
     import random
@@ -223,6 +233,18 @@ def test_rows_that_are_missing_here_are_not_taken_for_those_that_came(what: str)
         replica.sync(source)
     replica.directories.update(lost)
     assert replica.sync(source).is_empty
+
+
+def test_a_batch_of_which_no_row_has_come_is_not_missed() -> None:
+    """Its first txn was committed without rows, and those in the file are of one that was aborted."""
+    source, replica = Source(), Replica()
+    first, second = source.begin(), source.begin()
+    source.directories[delta_name(first, second)] = [Event((second, 0), second)]
+    source.end(first, commit=True)
+    assert replica.sync(source).needs_spark
+    source.end(second, commit=False)
+    assert replica.sync(source).is_empty
+    assert not replica.directories
 
 
 def test_a_truncated_table_of_hive_travels_as_its_empty_base() -> None:
