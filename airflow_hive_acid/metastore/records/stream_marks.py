@@ -13,11 +13,12 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from airflow_hive_acid.metastore.catalog.rows.reader import read_tables
 from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.records.streams import NONE_YET, digest
 from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM, offsets_text, read_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -28,10 +29,10 @@ _OF_TABLE = _S.HSR_TABLE == bindparam("of_table")
 _ONE = (_S.HSR_STREAM == bindparam("stream"), _OF_TABLE)
 _MARKS = (
     select(
-        _S.HSR_NAME, _S.HSR_SOURCE, _S.HSR_BATCH, _S.HSR_WRITEID, _S.HSR_BATCHES, _S.HSR_ROWS, _S.HSR_QUARANTINED,
-        _S.HSR_OFFSETS, _S.HSR_WHO,
+        _S.HSR_TABLE, _S.HSR_NAME, _S.HSR_SOURCE, _S.HSR_BATCH, _S.HSR_WRITEID, _S.HSR_BATCHES, _S.HSR_ROWS,
+        _S.HSR_QUARANTINED, _S.HSR_OFFSETS, _S.HSR_WHO,
     )
-    .where(_OF_TABLE, _S.HSR_BATCH > NONE_YET)
+    .where(_S.HSR_TABLE.in_(bindparam("tables", expanding=True)), _S.HSR_BATCH > NONE_YET)
     .order_by(_S.HSR_STREAM)
 )  # fmt: skip
 _KEYS = select(_S.HSR_STREAM).where(_OF_TABLE)
@@ -64,16 +65,19 @@ class StreamMark:
     who: str = field(default="", compare=False)
 
 
-def read_marks(connection: Connection, tables: Iterable[TableName]) -> dict[TableName, tuple[StreamMark, ...]]:
+def read_marks(connection: Connection, tables: Collection[TableName]) -> dict[TableName, tuple[StreamMark, ...]]:
     """How far the streams of tables have come; streams that have committed nothing are left out.
 
     So are those that wrote another table, which a Hive has dropped since, or given another name.
     """
-    noted = {table: [_mark(row) for row in connection.execute(_MARKS, {"of_table": str(table)})] for table in tables}
-    ids = _table_ids(connection, (table for table, marks in noted.items() if marks))
+    noted: dict[str, list[tuple[StreamMark, int | None]]] = {str(table): [] for table in tables}
+    for part in chunks(sorted(noted)):
+        for row in connection.execute(_MARKS, {"tables": list(part)}):
+            noted[row.HSR_TABLE].append(_mark(row))
+    ids = _table_ids(connection, (table for table in tables if noted[str(table)]))
     return {
-        table: tuple(mark for mark, table_id in marks if table_id is None or table_id == ids.get(table))
-        for table, marks in noted.items()
+        table: tuple(mark for mark, table_id in noted[str(table)] if table_id is None or table_id == ids.get(table))
+        for table in tables
     }
 
 
