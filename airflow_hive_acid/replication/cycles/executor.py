@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.names import TableName, is_table_name, table_na
 from airflow_hive_acid.metastore.replica import mark_target, open_mapped_txns, sync_txns, unmap
 from airflow_hive_acid.metastore.txns import abort_rows, aborted
 from airflow_hive_acid.replication.acid.sync import sync_tables
+from airflow_hive_acid.replication.cycles.released import release_databases
 from airflow_hive_acid.replication.cycles.runner import Applied
 from airflow_hive_acid.replication.cycles.unfinished_txns import agent_of, end_earlier
 from airflow_hive_acid.replication.cycles.views import ViewsLeftOut
@@ -201,8 +202,11 @@ class SiteExecutor:
     def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
         """What came by this policy and is not at the source any more, or is not the policy's any more."""
         gone = sorted(self.brought - set(tables))
-        event_id = sys.maxsize if self._all_anew else event_id
-        return [_dropped(t, drop_table(self.target, str(self.policy.target(t)), event_id)) for t in gone]
+        # A table that is the policy's no more may be as new as the event.
+        upto = {t: event_id if self.policy.selects(t) and not self._all_anew else sys.maxsize for t in gone}
+        done = [_dropped(t, drop_table(self.target, str(self.policy.target(t)), upto[t])) for t in gone]
+        released = release_databases(self.target, self.policy)
+        return done + [Applied(None, f"database {name} may be written by others") for name in released]
 
     def read_again(self, wanted: Reread) -> list[Applied]:
         """Tables that are at another state than the source's; those of another kind make way for a new copy."""

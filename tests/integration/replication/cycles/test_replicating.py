@@ -77,6 +77,27 @@ def world(primary: Site, replica: Site) -> World:
 
 
 @pytest.mark.backends("sqlite")
+def test_a_database_that_a_policy_does_not_name_any_more_may_be_written_when_its_copies_are_gone(
+    world: World, primary: Site, replica: Site
+) -> None:
+    for site in (primary, replica):
+        site.client.catalog.create_database("hr")
+    plain_table(primary, "hr.people", a="one\n")
+    cycle(primary, replica, policy({**DOCUMENT, "databases": ["sales", "hr"]}))
+
+    def targets() -> dict[str, str | None]:
+        get = replica.client.catalog.get_database
+        return {name: get(name).properties.get("repl.target.for") for name in ("hr", "sales")}
+
+    assert targets() == {"hr": "sales", "sales": "sales"}
+    cycle(primary, replica)
+    assert targets() == {"hr": "sales", "sales": "sales"}  # its copies are there, and nobody has said that they may go
+    cycle(primary, replica, again=True)
+    assert targets() == {"hr": None, "sales": "sales"}
+    assert replica.client.catalog.list_tables("hr") == []
+
+
+@pytest.mark.backends("sqlite")
 def test_a_view_of_a_database_that_is_called_otherwise_is_left_out_and_named(
     world: World, primary: Site, replica: Site
 ) -> None:
