@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,22 +60,21 @@ def test_jar_of_another_spark_or_package_does_not_fit() -> None:
     assert not fits(__version__, "3.5", "2.13", "3.5.9", "2.12.18")
 
 
+class _Accelerator:
+    version = staticmethod(lambda: __version__)
+    spark = staticmethod(lambda: "4.3")
+    scala = staticmethod(lambda: "2.13")
+
+
+class _Properties:
+    versionNumberString = staticmethod(lambda: "2.13.17")
+
+
 class _OtherJar:
     """A Spark context whose JVM has the jar for another Spark."""
 
     version = "4.1.4"
-
-    class _jvm:
-        class hiveacid:
-            class Accelerator:
-                version = staticmethod(lambda: __version__)
-                spark = staticmethod(lambda: "4.3")
-                scala = staticmethod(lambda: "2.13")
-
-        class scala:
-            class util:
-                class Properties:
-                    versionNumberString = staticmethod(lambda: "2.13.17")
+    _jvm = SimpleNamespace(**{"hiveacid.Accelerator": _Accelerator, "scala.util.Properties": _Properties})
 
 
 def test_job_with_the_jar_of_another_spark_does_without_and_says_how_the_right_one_is_chosen(
