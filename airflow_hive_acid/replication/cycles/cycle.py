@@ -85,7 +85,7 @@ def parts_of(
     def create(events: Sequence[ReplicationEvent]) -> list[ReplicationTask]:
         return create_tasks(factory, collapse(events))
 
-    brought = frozenset(table_name(one.source) for one in record.objects())
+    brought = {table_name(one.source): table_name(one.table) for one in record.objects()}
     dropped = frozenset(table_name(name) for name in anew)
     store = None if policy.event_store is None else EventStore(target.filesystem, policy.event_store)
     executor = SiteExecutor(policy, source, target, brought, dropped, step, events=store, again=again)

@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.names import TableName, is_table_name, table_na
 from airflow_hive_acid.metastore.replica import mark_target, open_mapped_txns, sync_txns, unmap
 from airflow_hive_acid.metastore.txns import abort_rows, aborted
 from airflow_hive_acid.replication.acid.sync import sync_tables
-from airflow_hive_acid.replication.cycles.released import release_databases
+from airflow_hive_acid.replication.cycles.released import give_up, is_written
 from airflow_hive_acid.replication.cycles.runner import Applied
 from airflow_hive_acid.replication.cycles.unfinished_txns import agent_of, end_earlier
 from airflow_hive_acid.replication.cycles.views import ViewsLeftOut
@@ -46,7 +46,7 @@ from airflow_hive_acid.replication.policies.privileges import PrivilegeMode, syn
 from airflow_hive_acid.replication.policies.state import PolicyRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -69,7 +69,7 @@ _BATCH = 500
 class SiteExecutor:
     """The :class:`~airflow_hive_acid.replication.cycles.runner.Executor` of a policy.
 
-    :param brought: tables of the source that an earlier cycle has brought.
+    :param brought: tables of the source that an earlier cycle has brought, with the names that they got.
     :param anew: tables of the source that are dropped at the destination and copied from nothing.
     :param step: told before each step of a sync.
     :param events: a store that keeps the source's events for longer than its log, if the policy has one.
@@ -79,7 +79,7 @@ class SiteExecutor:
     policy: Policy
     source: Site
     target: Site
-    brought: frozenset[TableName]
+    brought: Mapping[TableName, TableName]
     anew: frozenset[TableName] = frozenset()
     step: Callable[[str], object] = lambda _name: None
     events: EventSource | None = None
@@ -201,12 +201,12 @@ class SiteExecutor:
 
     def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
         """What came by this policy and is not at the source any more, or is not the policy's any more."""
-        gone = sorted(self.brought - set(tables))
-        # A table that is the policy's no more may be as new as the event.
-        upto = {t: event_id if self.policy.selects(t) and not self._all_anew else sys.maxsize for t in gone}
-        done = [_dropped(t, drop_table(self.target, str(self.policy.target(t)), upto[t])) for t in gone]
-        released = release_databases(self.target, self.policy)
-        return done + [Applied(None, f"database {name} may be written by others") for name in released]
+        return self._drop_gone(tables, event_id) + give_up(self.target, self.policy, self.brought)
+
+    def _drop_gone(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
+        upto, there = sys.maxsize if self._all_anew else event_id, set(tables)
+        gone = sorted(t for t, at in self.brought.items() if is_written(self.policy, t, at) and t not in there)
+        return [_dropped(t, drop_table(self.target, str(self.brought[t]), upto)) for t in gone]
 
     def read_again(self, wanted: Reread) -> list[Applied]:
         """Tables that are at another state than the source's; those of another kind make way for a new copy."""
@@ -214,7 +214,7 @@ class SiteExecutor:
         tables = {table for table in wanted.tables if policy.selects(table)}
         if wanted.names:
             everything = self.tables()
-            done += self.drop_others(everything, wanted.event_id)
+            done += self._drop_gone(everything, wanted.event_id)
             there = self.target.client.catalog.find_tables(str(policy.target(t)) for t in everything)
             tables |= {t for t in everything if str(policy.target(t)) not in there}
         now = self.source.client.catalog.find_tables(map(str, tables))
@@ -265,7 +265,7 @@ class SiteExecutor:
 
     def _is_ours(self, table: TableName) -> bool:
         """Whether this policy has brought a table: the state id of what another one has left is of other events."""
-        return table in self.brought or table in self._came
+        return table in self._came or self.brought.get(table) == self.policy.target(table)
 
     def finish(self) -> list[str]:
         """Roles, owners and privileges, which have no events; and what was left out."""
@@ -344,13 +344,15 @@ class SiteExecutor:
             return Applied(table, "an ACID table by now; its sync brings it", done=False)
         if (why := self._left_out.take(there)) is not None:
             return Applied(table, why, done=False)
-        if not partitions:
+        is_ours = self._is_ours(table)
+        if not (partitions and is_ours):
             here = self.target.client.catalog.find_tables([str(target)]).get(str(target))
-            if not anew and table not in self.anew and self._has(table, here, event_id):
+            if not partitions and not anew and table not in self.anew and self._has(table, here, event_id):
                 return Applied(table, f"its state is not older than event {event_id}", done=False)
+            partitions = partitions if here is None else ()  # its others are not ours, either
         self.require_databases([table])
         with open_export(self.source, str(table), partitions or None, event_id=str(event_id)) as dump:
-            asked = Asked(table=target, anew=anew or not self._is_ours(table))
+            asked = Asked(table=target, anew=anew or not is_ours)
             result = import_dump(self.target, dump, self.source.filesystem, asked)
         self._came.add(table)
         return _imported(table, result)

@@ -376,6 +376,14 @@ def read_objects(connection: Connection) -> dict[str, list[ObjectState]]:
     return found
 
 
+def taken_over(connection: Connection, policy: str) -> set[str]:
+    """Tables here that a policy has brought, and another one since: that one writes them now."""
+    objects = read_objects(connection)
+    since = {one.table: one.applied for one in objects.pop(policy, [])}
+    others = (one for found in objects.values() for one in found)
+    return {one.table for one in others if one.table in since and one.applied >= since[one.table]}
+
+
 def count_kept(connection: Connection) -> dict[str, int]:
     """How many events are kept that nobody could apply, by policy."""
     return dict(connection.execute(_COUNTED).all())

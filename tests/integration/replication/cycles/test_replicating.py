@@ -90,11 +90,86 @@ def test_a_database_that_a_policy_does_not_name_any_more_may_be_written_when_its
         return {name: get(name).properties.get("repl.target.for") for name in ("hr", "sales")}
 
     assert targets() == {"hr": "sales", "sales": "sales"}
-    cycle(primary, replica)
+    before = cycle(primary, replica).position
+    primary.client.catalog.alter_properties("sales.plain", {"told": "in an event that cannot be read"})
+    with primary.client.database.transaction() as connection:
+        after = NOTIFICATION_LOG.c.EVENT_ID > before
+        connection.execute(sa.update(NOTIFICATION_LOG).where(after).values(MESSAGE="not of its format"))
+    assert "which tables there are" in " ".join(cycle(primary, replica).kept)
     assert targets() == {"hr": "sales", "sales": "sales"}  # its copies are there, and nobody has said that they may go
+    assert replica.client.catalog.list_tables("hr") == ["people"]
     cycle(primary, replica, again=True)
     assert targets() == {"hr": None, "sales": "sales"}
     assert replica.client.catalog.list_tables("hr") == []
+
+
+@pytest.mark.backends("sqlite")
+def test_a_copy_that_went_to_another_policy_stays_when_the_first_one_gives_it_up(
+    world: World, primary: Site, replica: Site
+) -> None:
+    location = plain_table(primary, "sales.lines", a="one\n")
+    cycle(primary, replica)
+    other = policy({**DOCUMENT, "name": "other", "databases": [], "tables": ["sales.lines"]})
+    rest = policy({**DOCUMENT, "exclude": ["sales.lines"]})
+    cycle(primary, replica, other)
+    world.write()  # the rest is at a later event than the copy
+    cycle(primary, replica, rest, again=True)
+    assert lines(replica, "sales.lines") == {"a": "one\n"}
+    brought = {one.source for one in PolicyRecord(replica.client.database, "sales").objects()}
+    assert brought == {"sales.parts", "sales.plain"}
+    write(primary, location, b="two\n")
+    primary.client.catalog.alter_properties("sales.lines", {"numFiles": "2"})
+    cycle(primary, replica, other)
+    assert lines(replica, "sales.lines") == {"a": "one\n", "b": "two\n"}
+
+
+@pytest.mark.backends("sqlite")
+def test_a_database_that_gets_another_name_at_the_destination_is_copied_and_its_old_copies_go(
+    world: World, primary: Site, replica: Site
+) -> None:
+    catalog = replica.client.catalog
+    for name in ("first", "second"):
+        catalog.create_database(name)
+    plain_table(primary, "sales.lines", a="one\n")
+    world.write()
+    cycle(primary, replica, policy({**DOCUMENT, "rename": {"sales": "first"}}))
+    cycle(primary, replica, policy({**DOCUMENT, "rename": {"sales": "second"}}), again=True)
+    assert catalog.list_tables("first") == []
+    assert "repl.target.for" not in catalog.get_database("first").properties
+    assert lines(replica, "second.lines") == {"a": "one\n"}
+    for table in world.tables:
+        ours = {k[1]: v for k, v in read(replica, [table.replace("sales.", "second.")]).items() if v}
+        assert ours == {k[1]: v for k, v in read(primary, [table]).items() if v}
+
+
+@pytest.mark.backends("sqlite")
+def test_a_partition_that_comes_brings_the_others_if_another_policy_has_left_the_table(
+    primary: Site, replica: Site
+) -> None:
+    """Else the table would count as this policy's, with rows of another source."""
+    for site in (primary, replica):
+        site.client.catalog.create_database("sales")
+    catalog = primary.client.catalog
+    columns = (Column("line", "string"),), (Column("day", "string"),)
+    catalog.create_table(
+        TableDefinition("sales", "days", *columns, properties={"transactional": "false"}, stored_as="text")
+    )
+
+    def add(day: str, **files: str) -> str:
+        catalog.add_partitions("sales.days", [day])
+        location = catalog.get_partition("sales.days", day).location
+        primary.filesystem.make_directory(location)
+        write(primary, location, **files)
+        return location
+
+    location = add("day=1", a="one\n")
+    cycle(primary, replica, policy({**DOCUMENT, "name": "former"}))
+    cycle(primary, replica, policy({**DOCUMENT, "exclude": ["sales.days"]}))
+    write(primary, location, a="two\n")
+    add("day=2", a="three\n")
+    cycle(primary, replica)
+    here = {p.name: contents(replica, p.location) for p in replica.client.catalog.list_partitions("sales.days")}
+    assert here == {"day=1": {"a": "two\n"}, "day=2": {"a": "three\n"}}
 
 
 @pytest.mark.backends("sqlite")
