@@ -84,6 +84,7 @@ _CHANGE_OBJECT = (
 _FORGET_OBJECT = delete(HIVE_ACID_REPL_OBJECT).where(
     _O.HRO_POLICY == bindparam("policy"), _O.HRO_SOURCE_TABLE == bindparam("source_table")
 )
+_FORGET_OBJECTS = delete(HIVE_ACID_REPL_OBJECT).where(_O.HRO_POLICY == bindparam("policy"))
 _EVENTS = (
     select(*_EVENT_COLUMNS)
     .where(_E.HRE_POLICY == bindparam("policy"), _E.HRE_EVENT_ID > bindparam("after", type_=BigInteger))
@@ -359,8 +360,12 @@ class PolicyRecord:
 
 
 def reopen(connection: Connection, policy: str) -> None:
-    """Let a policy that was failed over here replicate again, from the first copy on: its destination is one again."""
-    connection.execute(_REOPEN, {"policy": policy})
+    """Let a policy that was failed over here replicate again, from the first copy on: its destination is one again.
+
+    What it has brought before are no copies of it any more: others have written them since, and may keep them.
+    """
+    if connection.execute(_REOPEN, {"policy": policy}).rowcount:
+        connection.execute(_FORGET_OBJECTS, {"policy": policy})
 
 
 def read_states(connection: Connection) -> list[PolicyState]:

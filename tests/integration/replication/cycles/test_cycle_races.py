@@ -318,6 +318,27 @@ def test_the_sides_change_places_and_again(pair: tuple[Site, Site]) -> None:
     assert (rows(replica, ONE), lines(replica)) == (rows(primary, ONE), lines(primary))
 
 
+def test_a_table_that_left_the_policies_while_the_sides_had_changed_places_stays_where_it_was_written(
+    pair: tuple[Site, Site],
+) -> None:
+    """It came by a policy that is opened again, and is no copy any more."""
+    primary, replica = pair
+    there = policy({"name": POLICY.name, "source": "primary", "destination": "replica", "tables": [ONE]})
+    back = policy({"name": "back", "source": "replica", "destination": "primary", "tables": [ONE]})
+    create(primary, ONE)
+    write(primary, "1", table=ONE)
+    plain(primary, "a")
+    cycle(pair)
+    fail_over_policy(POLICY.name, replica, holder="an admin")
+    insert(replica, "b")
+    fail_back(primary, replica, POLICY.name, back.name)
+    replicate(back, replica, primary, holder="a test")
+    fail_over_policy(back.name, primary, holder="an admin")
+    fail_back(replica, primary, back.name, there.name)
+    replicate(there, primary, replica, holder="a test", again=True)
+    assert lines(replica) == ["a", "b"]
+
+
 def test_sides_without_acid_tables_change_places_too(pair: tuple[Site, Site]) -> None:
     primary, replica = pair
     back = policy({"name": "back", "source": "replica", "destination": "primary", "databases": ["default"]})
