@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.replica.acid import STATE_ID, advance, diverged, open_mapped_txns, sync_txns, unmap
+    from airflow_hive_acid.metastore.replica.acid import (
+        METADATA_STATE_ID,
+        STATE_ID,
+        advance,
+        diverged,
+        open_mapped_txns,
+        sync_txns,
+        unmap,
+    )
     from airflow_hive_acid.metastore.replica.advances import Advance, TableAdvance, Written
     from airflow_hive_acid.metastore.replica.overwritten import OVERWRITTEN, cut_run, overwritten_runs
     from airflow_hive_acid.metastore.replica.records import (
@@ -40,6 +48,7 @@ else:
         __name__,
         {
             "Advance": "advances",
+            "METADATA_STATE_ID": "acid",
             "OVERWRITTEN": "overwritten",
             "STATE_ID": "acid",
             "SyncRecord": "records",
@@ -78,6 +87,7 @@ else:
     )
 
 __all__ = [
+    "METADATA_STATE_ID",
     "OVERWRITTEN",
     "STATE_ID",
     "TARGET_FOR",

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.verbs import Verbs
 
 STATE_ID = "repl.last.id"
+METADATA_STATE_ID = "hive.acid.repl.last.metadata.id"
 MAX_POLICY = 256
 
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)

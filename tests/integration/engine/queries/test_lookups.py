@@ -177,9 +177,10 @@ def test_what_a_table_holds_is_not_printed_as_if_it_had_been_wanted(engine: Engi
     """A table that is made by the text has none of the rows: where streams stand in them, whose state they are."""
     position = read_position(client, client.catalog.get_table("w.t").id, "tills")
     client.database.run(lambda connection: position.moved(connection, '{"offset": 17}'))
-    engine.run("ALTER TABLE w.t SET TBLPROPERTIES ('repl.last.id'='4', 'repl.acid.overwritten'='1-2', 'owner'='books')")
+    states = "'repl.last.id'='4', 'hive.acid.repl.last.metadata.id'='5', 'repl.acid.overwritten'='1-2'"
+    engine.run(f"ALTER TABLE w.t SET TBLPROPERTIES ({states}, 'owner'='books')")
     lines = "\n".join(names(engine, "SHOW CREATE TABLE w.t"))
-    assert ("'owner'='books'" in lines, "_meta" in lines, "'repl." in lines) == (True, False, False)
+    assert ("'owner'='books'" in lines, "_meta" in lines, "repl." in lines) == (True, False, False)
     assert ["_meta.position.tills", '{"offset": 17}'] in rows(engine, "SHOW TBLPROPERTIES w.t")
 
 
