@@ -400,13 +400,14 @@ class Work:
             self._client.compactions.give_back(current, reason)
 
     def _is_ours(self, current: Compaction) -> bool:
-        """Whether the row is still that of this attempt: a later one of the same worker has another txn (R5)."""
+        """Whether the row is still that of this attempt: a later one of the same worker has claimed it anew (R5)."""
         txn_id = None if self._txn is None else self._txn.txn_id
         if self._recorded and current.txn_id != txn_id:
             return False
         if current.state is CompactionState.READY_FOR_CLEANING:
             return current.next_txn_id is None and self._recorded
-        return current.state is CompactionState.WORKING and current.worker_id == self._request.worker_id
+        claimed = self._request.worker_id, self._request.start
+        return current.state is CompactionState.WORKING and (current.worker_id, current.start) == claimed
 
     def _end_txn(self) -> None:
         """Fence the job, abort its txn, remove what it had published; what fails is left to the reaper."""

@@ -261,9 +261,7 @@ class CompactionQueue:
                 return  # repeated after a lost reply; nobody else marks a request we hold
             self._require(connection, request, CompactionState.WORKING)
             if not ours:
-                raise NoSuchObjectError(
-                    f"compaction {request.id} of {request.resource} was taken up again by a later attempt of its worker"
-                )
+                raise _taken_up_again(request)
             why = runs.cancellation(connection, request.id)
             if why is not None:
                 raise CompactionCancelledError(f"compaction {request.id} of {request.resource} was {why}")
@@ -455,6 +453,8 @@ class CompactionQueue:
                 + f", not {state.text}" + (f" by {request.worker_id}" if request.worker_id else "")
                 + ": it was given to somebody else meanwhile"
             )  # fmt: skip
+        if state is CompactionState.WORKING and found.start != request.start:
+            raise _taken_up_again(request)
         return found
 
     def _end(self, request: Compaction, state: CompactionState, error: str) -> None:
@@ -472,3 +472,10 @@ class CompactionQueue:
         return self._database.read(
             lambda connection: [compaction(row, "CQ") for row in connection.execute(statement).mappings()]
         )
+
+
+def _taken_up_again(request: Compaction) -> NoSuchObjectError:
+    """The error for an attempt after which its worker has begun anew (R5)."""
+    return NoSuchObjectError(
+        f"compaction {request.id} of {request.resource} was taken up again by a later attempt of its worker"
+    )

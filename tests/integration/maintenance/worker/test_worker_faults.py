@@ -20,7 +20,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.maintenance.worker.jobs import Application
 from airflow_hive_acid.maintenance.worker.runner import JobRunner
-from airflow_hive_acid.maintenance.worker.worker import release_worker, worker_name
+from airflow_hive_acid.maintenance.worker.worker import end_attempts, release_worker, worker_name
 from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.setup.schema import METADATA
 from airflow_hive_acid.metastore.txns.jobs import JobState
@@ -400,6 +400,28 @@ class TestTooManyDeltas:
         many.settle()
         assert run_cleaner(client, fs)[0].kind is Kind.CLEANED
         assert [n for n in many.directories() if not n.startswith("_")] == sorted(outcome.directories)
+        with client.snapshot(["default.t"]) as snapshot:
+            assert len(many.read(snapshot)) == 14
+
+    def test_attempt_that_was_only_thought_dead_during_a_part_leaves_the_request_to_the_later_one(
+        self, client: MetastoreClient, fs: Filesystem, many: Any, compact_lines: RunJob
+    ) -> None:
+        """
+        t1  try 1 of worker a runs a part
+        t2              try 2 of a takes the request up, and has no txn yet
+        t3  try 1's job ends well: its txn is gone, and the request is try 2's
+        """
+        client.compactions.enqueue("default.t")
+
+        def run(spec: JobSpec) -> JobResult:
+            (held,) = end_attempts(client, fs, "a", "a later attempt has begun")
+            assert client.compactions.retake(held) is not None
+            return compact_lines(spec)
+
+        assert [o.kind for o in run_worker(client, fs, run, "a", 1)] == [Kind.FAILED]
+        request = client.compactions.get(1)
+        assert (request.queued, request.state, request.worker_id) == (True, CompactionState.WORKING, "a")
+        assert [o.kind for o in run_worker(client, fs, compact_lines, "a")] == [Kind.COMPACTED]
         with client.snapshot(["default.t"]) as snapshot:
             assert len(many.read(snapshot)) == 14
 

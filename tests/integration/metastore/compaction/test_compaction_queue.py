@@ -313,6 +313,28 @@ def test_a_silent_worker_whose_txn_is_open_keeps_its_request(client: MetastoreCl
     assert client.compactions.requeue_timed_out(1000) == [1]
 
 
+def test_an_attempt_whose_worker_has_begun_anew_says_nothing_more_of_the_request(client: MetastoreClient) -> None:
+    """
+    t1  attempt 1 of A claims, and is paused
+    t2              attempt 2 of A takes the request up; it has no txn yet
+    t3  attempt 1 goes on: every step of it is refused
+    """
+    client.compactions.enqueue(T)
+    client.compactions.claim("a")
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 5))
+    (first,) = client.compactions.of_worker("a")
+    second = client.compactions.retake(first)
+    assert second is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    for step in (lambda: client.compactions.update_state(first, highest_write_id=1, txn_id=txn),
+                 lambda: client.compactions.mark_compacted(first), lambda: client.compactions.mark_failed(first, "x"),
+                 lambda: client.compactions.mark_refused(first, "x")):  # fmt: skip
+        with pytest.raises(NoSuchObjectError, match="taken up again by a later attempt of its worker"):
+            step()
+    client.compactions.update_state(second, highest_write_id=1, txn_id=txn)
+    client.compactions.mark_compacted(second, txn)
+
+
 def test_a_worker_that_lost_its_request_cannot_finish_it(client: MetastoreClient) -> None:
     """
     t1  A claims, is silent for too long, its request is given back
