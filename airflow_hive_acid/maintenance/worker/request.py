@@ -59,10 +59,9 @@ from airflow_hive_acid.maintenance.worker.rules import (
     same_definition,
 )
 from airflow_hive_acid.maintenance.worker.watch import JobWatch, cancelled
-from airflow_hive_acid.metastore.compaction import CompactionState, CompactionType
+from airflow_hive_acid.metastore.compaction import CompactionState, CompactionType, agent_of
 from airflow_hive_acid.metastore.database import AbortReason, LockState, LockType, Operation, TxnState, TxnType
 from airflow_hive_acid.metastore.locks import LockComponent
-from airflow_hive_acid.metastore.names import info
 from airflow_hive_acid.metastore.protocol import PendingTransaction, TableUse, Transaction, prepare
 from airflow_hive_acid.metastore.txns import COMPACT_KIND, txn_facts
 from airflow_hive_acid.settings import Source
@@ -85,11 +84,6 @@ _KINDS: dict[CompactionType, Literal["minor", "major", "rebalance"]] = {
     CompactionType.MAJOR: "major",
     CompactionType.REBALANCE: "rebalance",
 }
-
-
-def agent_of(request: Compaction) -> str:
-    """What the txns of a request say about themselves (TXN_AGENT_INFO); by it they are found again."""
-    return info(f"compaction {request.id} by {request.worker_id}")
 
 
 class Work:
@@ -267,7 +261,7 @@ class Work:
         partition = None if place.partition is None else place.partition.name
         component = LockComponent(table.db, table.name, partition, lock, operation)
         use = TableUse(self._request.resource.table_name, LockType.SHARED_READ, Operation.SELECT)
-        agent = agent_of(self._request)
+        agent = agent_of(self._request.id, self._request.worker_id)
         user = run_as(self._request, table, self._client.settings)
         for _ in range(_BEGIN_TRIES):
             txn_id = self._client.open_txn(type=kind, user=user, agent_info=agent)

@@ -1,8 +1,8 @@
 """The Worker: claims compaction requests and has Spark do them, one after the other (Hive's Worker).
 
 What is done about one request is in ``worker_request``. A worker's id is its identity across attempts: what an earlier
-attempt of the same worker left is fenced, its txns are aborted (R4, R5), and its requests are taken up again at once
-instead of after ``hive.compactor.worker.timeout``. Nothing is claimed before it is worked on.
+attempt of the same worker left is fenced, its txns are aborted (R4, R5), and its requests are taken up again at once.
+Those of a worker that does not come back the Initiator gives back. Nothing is claimed before it is worked on.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from airflow_hive_acid.metastore.compaction.requests import CompactionRequest
     from airflow_hive_acid.metastore.compaction.rows import clean_text
-    from airflow_hive_acid.metastore.compaction.runs import OUR_VERSION, Waiting
+    from airflow_hive_acid.metastore.compaction.runs import OUR_VERSION, Waiting, agent_of
     from airflow_hive_acid.metastore.compaction.trash_records import Trashed
     from airflow_hive_acid.metastore.compaction.writers import OpenWriter, find_open_writers
 else:
@@ -74,6 +74,7 @@ else:
             "StoredDecision": "decisions",
             "Trashed": "trash_records",
             "Waiting": "runs",
+            "agent_of": "runs",
             "clean_text": "rows",
             "compactions": "listing",
             "dropped_since": "cleaning",
@@ -114,6 +115,7 @@ __all__ = [
     "StoredDecision",
     "Trashed",
     "Waiting",
+    "agent_of",
     "clean_text",
     "compactions",
     "dropped_since",

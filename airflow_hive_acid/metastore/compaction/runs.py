@@ -28,7 +28,9 @@ from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEU
 from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_COMPACTION_CANCEL
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Select
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
 
 OUR_VERSION = "airflow-hive-acid "
 """What the version of every worker of ours begins with (CQ_WORKER_VERSION)."""
@@ -105,6 +107,23 @@ _OF_DEAD = (
     )
     .with_for_update()
 )
+#: Those that have not said yet which txn finishes the request: they are beginning, or make many deltas fewer first.
+_WITHOUT_TXN = (
+    select(_cq.CQ_ID, _cq.CQ_WORKER_ID, _cq.CQ_START)
+    .where(
+        _cq.CQ_STATE == CompactionState.WORKING.value,
+        _cq.CQ_WORKER_VERSION.startswith(OUR_VERSION, autoescape=True),
+        _cq.CQ_TXN_ID.is_(None),
+        _cq.CQ_START < clock_ms() - bindparam("timeout"),
+    )
+    .with_for_update()
+)
+_LAST_TXN = (
+    select(TXNS.c.TXN_STATE, case((TXNS.c.TXN_LAST_HEARTBEAT > clock_ms() - bindparam("timeout"), 1), else_=0))
+    .where(TXNS.c.TXN_AGENT_INFO == bindparam("agent"), TXNS.c.TXN_STARTED >= bindparam("start"))
+    .order_by(TXNS.c.TXN_ID.desc())
+    .limit(1)
+)
 _OPEN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == bindparam("txn_id"), TXNS.c.TXN_STATE == "o")
 _FORGET_OLD = delete(HIVE_ACID_COMPACTION_CANCEL).where(
     _hcn.HCN_REQUESTED < clock_ms() - bindparam("age", type_=BigInteger)
@@ -149,6 +168,11 @@ def of_worker(connection: Connection, worker_id: str) -> list[Compaction]:
     return [compaction(row, "CQ") for row in connection.execute(_OF_WORKER, {"worker": worker_id}).mappings()]
 
 
+def agent_of(request_id: int, worker_id: str | None) -> str:
+    """What the txns of a request say about themselves (TXN_AGENT_INFO); by it they are found again."""
+    return info(f"compaction {request_id} by {worker_id}")
+
+
 def open_txns_of(connection: Connection, worker_id: str) -> list[int]:
     """The open txns in which a worker compacts; their agent information ends with its id."""
     end = f" by {worker_id}".replace("/", "//").replace("%", "/%").replace("_", "/_")
@@ -180,23 +204,48 @@ def give_back(connection: Connection, request: Compaction, reason: str) -> Compa
 
 
 def requeue_timed_out(connection: Connection, timeout_ms: int) -> list[int]:
-    """Give back requests that were claimed too long ago, unless their txn is still open; whoever holds them."""
-    return _requeue(connection, _OF_SILENT, timeout_ms)
+    """Give back requests that were claimed too long ago, unless their txn is still open; whoever holds them.
+
+    One whose Worker was told to end it ends now.
+    """
+    return _requeue(connection, connection.execute(_OF_SILENT, {"timeout": timeout_ms}).scalars().all())
 
 
 def requeue_of_dead(connection: Connection, txn_timeout_ms: int) -> list[int]:
     """Give back requests of Workers of ours whose txn is aborted or forgotten, and silent for so long.
 
-    A Hive's worker is given its whole time: when it ends after all, it ends whatever has its request's id by then.
+    A Hive's worker is given its whole time: when it ends after all, it ends whatever has its request's id by then. One
+    whose Worker was told to end it ends now.
     """
-    return _requeue(connection, _OF_DEAD, txn_timeout_ms)
+    given = {"timeout": txn_timeout_ms}
+    found = list(connection.execute(_OF_DEAD, given).scalars())
+    for request_id, worker_id, start in connection.execute(_WITHOUT_TXN, given).all():
+        of_claim = {"agent": agent_of(request_id, worker_id), "start": start}
+        last = connection.execute(_LAST_TXN, {**given, **of_claim}).first()
+        if last is not None and tuple(last) == ("a", 0):
+            found.append(request_id)
+    return _requeue(connection, found)
 
 
-def _requeue(connection: Connection, found: Select[Any], timeout_ms: int) -> list[int]:
-    ids = sorted(int(request_id) for request_id in connection.execute(found, {"timeout": timeout_ms}).scalars())
+def _requeue(connection: Connection, found: Sequence[Any]) -> list[int]:
+    ids = [request_id for request_id in sorted(map(int, found)) if not _ends_cancelled(connection, request_id)]
     for some in chunks(ids):
         connection.execute(_REQUEUE, {"ids": list(some)})
     return ids
+
+
+def _ends_cancelled(connection: Connection, request_id: int) -> bool:
+    """End what a Worker of ours was told to end, and is gone: a Hive's, which may come next, knows nothing of the mark.
+
+    :return: whether that was so.
+    """
+    request = lock_request(connection, request_id)
+    if request is None or not (request.worker_version or "").startswith(OUR_VERSION):
+        return False
+    why = cancellation(connection, request_id)
+    if why is not None:
+        move_to_history(connection, request, CompactionState.ABORTED, f"{why}; its Worker was gone")
+    return why is not None
 
 
 def _held(connection: Connection, request: Compaction) -> Compaction | None:

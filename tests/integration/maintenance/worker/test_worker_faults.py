@@ -110,10 +110,13 @@ def test_request_is_cancelled_until_it_is_marked_compacted(
 def test_request_that_was_cancelled_while_its_worker_was_dead_is_not_begun(
     client: MetastoreClient, fs: Filesystem, asked: Any
 ) -> None:
+    """A Hive gives it back, which does not know what it was told."""
     die(client, fs, killed, "dead")
     assert client.compactions.abort([1], user="ann")[0].aborted
     run_reaper_on_silence(client, fs)
-    assert client.compactions.requeue_of_dead(1000) == [1]
+    queue = METADATA.tables["COMPACTION_QUEUE"]
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(queue).values(CQ_STATE="i", CQ_WORKER_ID=None, CQ_START=None))
     assert run_worker(client, fs, killed, "w")[0].kind is Kind.CANCELLED
     check_untouched(client, asked)
 
@@ -425,8 +428,9 @@ class TestTooManyDeltas:
         with client.snapshot(["default.t"]) as snapshot:
             assert len(many.read(snapshot)) == 14
 
+    @pytest.mark.parametrize("goes_on", ["w", "other"])
     def test_worker_that_dies_between_the_parts_has_lost_nothing(
-        self, client: MetastoreClient, fs: Filesystem, many: Any, compact_lines: RunJob
+        self, client: MetastoreClient, fs: Filesystem, many: Any, compact_lines: RunJob, goes_on: str
     ) -> None:
         """The request is not finished by a part: its txn must not look like the one that does."""
         client.compactions.enqueue("default.t")
@@ -439,7 +443,13 @@ class TestTooManyDeltas:
         die(client, fs, second_kills, "w")
         request = client.compactions.get(1)
         assert (request.state, request.txn_id, request.next_txn_id) == (CompactionState.WORKING, None, None)
-        (outcome,) = run_worker(client, fs, compact_lines, "w")
+        if goes_on == "other":
+            run_reaper_on_silence(client, fs)
+            queue = METADATA.tables["COMPACTION_QUEUE"]
+            with client.database.transaction() as connection:
+                connection.execute(sa.update(queue).values(CQ_START=1000))
+            assert client.compactions.requeue_of_dead(1000) == [1]
+        (outcome,) = run_worker(client, fs, compact_lines, goes_on)
         assert outcome.kind is Kind.COMPACTED
         many.settle()
         assert run_cleaner(client, fs)[0].kind is Kind.CLEANED

@@ -16,6 +16,7 @@ from airflow_hive_acid.metastore.compaction.model import (
     CompactionType,
     Resource,
 )
+from airflow_hive_acid.metastore.compaction.runs import agent_of
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
@@ -275,6 +276,36 @@ def test_the_request_of_a_worker_whose_txn_was_reaped_is_given_back(client: Meta
     assert client.compactions.requeue_of_dead(300_000) == []
 
 
+@pytest.mark.every_database
+def test_the_request_of_a_worker_that_died_before_it_said_its_txn_is_given_back(client: MetastoreClient) -> None:
+    """
+    t1  a Worker begins, or makes many deltas fewer, and dies
+    t2              its txn is aborted after hive.txn.timeout
+    t3                      its next attempt takes the request up, and has no txn yet: the earlier one's says nothing
+    t4                              that has one, and dies like the first
+    """
+    client.compactions.enqueue(T)
+    client.compactions.claim("@a")
+    longer_ago = sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 10_000)
+    change(client, longer_ago)
+    txn = client.open_txn(type=TxnType.COMPACTION, agent_info=agent_of(1, "@a"))
+    change(client, sa.update(TXNS).values(TXN_LAST_HEARTBEAT=1000))
+    assert client.compactions.requeue_of_dead(5000) == []
+    client.abort_txn(txn)
+    change(client, sa.update(TXNS).values(TXN_STARTED=TXNS.c.TXN_STARTED - 9000))
+    assert client.compactions.requeue_of_dead(60_000) == []  # claimed a short while ago
+    (held,) = client.compactions.of_worker("@a")
+    assert client.compactions.retake(held) is not None
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 7000))
+    assert client.compactions.requeue_of_dead(5000) == []
+    second = client.open_txn(type=TxnType.COMPACTION, agent_info=agent_of(1, "@a"))
+    client.abort_txn(second)
+    assert client.compactions.requeue_of_dead(5000) == []  # it may still notice
+    change(client, sa.update(TXNS).where(TXNS.c.TXN_ID == second).values(TXN_LAST_HEARTBEAT=1000))
+    assert client.compactions.requeue_of_dead(5000) == [1]
+    assert client.compactions.claim("@b") is not None
+
+
 def test_a_worker_that_may_still_notice_that_its_txn_was_aborted_keeps_its_request(client: MetastoreClient) -> None:
     """Somebody aborts the txn of a Worker that is alive: it stops, and says itself what becomes of the request."""
     client.compactions.enqueue(T)
@@ -299,6 +330,31 @@ def test_the_request_of_a_hives_worker_waits_for_the_whole_time_out(client: Meta
     assert client.compactions.requeue_of_dead(300_000) == []
     change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=1000))
     assert client.compactions.requeue_timed_out(3_600_000) == [1]
+
+
+@pytest.mark.every_database
+def test_what_a_dead_worker_was_told_to_end_ends_when_it_would_be_given_back(client: MetastoreClient) -> None:
+    """
+    t1  Workers are told to end 1 and 2, and do not hear it any more; one of them had its txn
+    t2              they count as dead: a Hive's Worker, which might come next, would not look for the mark
+    """
+    for number in range(3):
+        client.compactions.enqueue(T, f"ds={number}")
+    one, two = client.compactions.claim("a"), client.compactions.claim("b")
+    assert one is not None
+    assert two is not None
+    client.compactions.claim("hive-host-1", version="4.2.0")
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(one, highest_write_id=1, txn_id=txn)
+    assert [a.aborted for a in client.compactions.abort([1, 2], user="ann", reason="not now")] == [True, True]
+    client.abort_txn(txn)
+    change(client, sa.update(TXNS).values(TXN_LAST_HEARTBEAT=1000))
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=1000))
+    assert client.compactions.requeue_of_dead(300_000) == []
+    assert client.compactions.requeue_timed_out(3_600_000) == [3]
+    ended = [client.compactions.get(request_id) for request_id in (1, 2)]
+    why = "cancelled by ann: not now; its Worker was gone"
+    assert [(c.queued, c.state, c.error) for c in ended] == [(False, S.ABORTED, why)] * 2
 
 
 def test_a_silent_worker_whose_txn_is_open_keeps_its_request(client: MetastoreClient) -> None:
