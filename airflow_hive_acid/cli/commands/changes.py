@@ -43,7 +43,7 @@ def changes(
     if found.is_empty:
         say(f"nothing new in {found.table} from write id {first} on")
         return
-    then = f"; go on with --from {found.last + 1}" + (f" --event {found.event_id}" if found.event_id else "")
+    then = f"; go on with --from {found.last + 1}" + ("" if found.event_id is None else f" --event {found.event_id}")
     say(f"changes of {found.table} from write id {found.first} to {found.last}{then}")
     with session.engine() as engine:
         print_rows(engine.query(found.query(net=net, key=key or [])), form)
