@@ -49,7 +49,7 @@ class Decision:
     :param reason: one sentence for a person.
     :param numbers: what it was decided from, by name.
     :param request_id: the compaction request it led to, or was about.
-    :param rule: what decided: the setting whose threshold was passed, or one of ``initiator_rules.Rule``.
+    :param rule: what decided: the setting whose threshold was passed, or one of ``initiator/rules.py``.
     :param blocked_by: what keeps it from being compacted, or from being seen as a whole.
     :param again: it is looked at in the next look even if nothing is written.
     """

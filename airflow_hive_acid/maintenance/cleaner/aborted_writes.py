@@ -20,19 +20,20 @@ from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.format.partitions import readings
 from airflow_hive_acid.maintenance.cleaner.rules import aborted_directories, retry_pause_ms, write_ids_in_batches
 from airflow_hive_acid.maintenance.cleaner.staying import staying
+from airflow_hive_acid.maintenance.cleaner.subject import find_subject
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.warehouse.fences import fence_aborted
-from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
-from airflow_hive_acid.metastore.compaction import read_aborted, read_holder
+from airflow_hive_acid.maintenance.warehouse.places import require_directory
+from airflow_hive_acid.metastore.compaction import Resource, read_aborted, read_holder
 from airflow_hive_acid.metastore.database import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.maintenance.cleaner.look import Look
     from airflow_hive_acid.maintenance.cleaner.staying import Hold
     from airflow_hive_acid.maintenance.decisions import Number
-    from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.compaction import AbortedTxn, AbortedWrites
@@ -40,34 +41,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def clean_aborted_writes(
-    client: MetastoreClient,
-    filesystem: Filesystem,
-    thresholds: CleanerThresholds,
-    writes: AbortedWrites,
-    places: Places | None = None,
-) -> CleaningOutcome:
-    """Remove what aborted txns have left in one table or partition; a failure is recorded for a later try.
-
-    :param places: of this pass of the Cleaner, which looks once whether a warehouse is there.
-    """
+def clean_aborted_writes(look: Look, writes: AbortedWrites) -> CleaningOutcome:
+    """Remove what aborted txns have left in one table or partition; a failure is recorded for a later try."""
+    client, resource = look.client, writes.resource
     numbers: dict[str, Number] = {"components": writes.components}
     try:
         pause = _pause_left(client, writes)
         if pause > 0:
             reason = f"it failed before; trying again in {pause // 1000} s"
-            return CleaningOutcome(writes.resource, Kind.WAITING, reason, numbers)
-        return _clean(client, filesystem, writes, numbers, places or Places(client, filesystem))
+            return CleaningOutcome(resource, Kind.WAITING, reason, numbers)
+        return _clean(look, writes, numbers)
     except Exception as error:
         if not isinstance(error, HiveAcidError | OSError):
-            log.exception("removing aborted writes of %s failed", writes.resource)
+            log.exception("removing aborted writes of %s failed", resource)
         reason = f"{type(error).__name__}: {error}"
         current = writes.retry.retry_retention if writes.retry is not None else 0
         try:
-            client.compactions.retry_aborted(writes, reason, retry_pause_ms(current, thresholds.retry_pause_ms))
+            client.compactions.retry_aborted(writes, reason, retry_pause_ms(current, look.thresholds.retry_pause_ms))
         except HiveAcidError as problem:
-            log.warning("the failure for %s could not be recorded: %s", writes.resource, problem)
-        return CleaningOutcome(writes.resource, Kind.ERROR, reason, numbers)
+            log.warning("the failure for %s could not be recorded: %s", resource, problem)
+        return CleaningOutcome(resource, Kind.ERROR, reason, numbers)
 
 
 def _pause_left(client: MetastoreClient, writes: AbortedWrites) -> int:
@@ -77,14 +70,8 @@ def _pause_left(client: MetastoreClient, writes: AbortedWrites) -> int:
     return writes.retry.commit_time + writes.retry.retry_retention - client.database.read(now_ms)
 
 
-def _clean(
-    client: MetastoreClient,
-    filesystem: Filesystem,
-    writes: AbortedWrites,
-    numbers: dict[str, Number],
-    known: Places,
-) -> CleaningOutcome:
-    resource = writes.resource
+def _clean(look: Look, writes: AbortedWrites, numbers: dict[str, Number]) -> CleaningOutcome:
+    client, resource = look.client, writes.resource
     aborted = client.database.read(lambda connection: read_aborted(connection, resource))
     due = [txn for txn in aborted if writes.min_open_txn is None or txn.txn_id < writes.min_open_txn]
     numbers["txns"] = len(due)
@@ -94,49 +81,44 @@ def _clean(
         holders = (writer,) if writer is not None else ()
         blocked_by = tuple(map(str, holders)) or (f"txn {writes.min_open_txn}",)
         return CleaningOutcome(resource, Kind.WAITING, reason, numbers, (), blocked_by, holders=holders)
-
-    def find() -> tuple[Table | None, None]:
-        name = str(resource.table_name)
-        return client.catalog.find_tables([name]).get(name), None
-
-    table, _ = find()
-    if table is None:
-        return _remove_due(client, filesystem, writes, due, numbers, known, None, None)
-    with staying(client, f"aborted writes of {resource}"[:128], table, None, find) as hold:
+    whole = Resource(resource.database, resource.table)
+    subject = find_subject(client, whole)
+    if subject.table is None:
+        return _remove_due(look, writes, due, numbers, None, None)
+    find = partial(find_subject, client, whole)
+    with staying(client, f"aborted writes of {resource}"[:128], subject.table, subject, find) as hold:
         if hold.problem:
             reason = f"{resource.table_name} {hold.problem}; looking again soon"
             return CleaningOutcome(resource, Kind.WAITING, reason, numbers)
-        return _remove_due(client, filesystem, writes, due, numbers, known, table, hold)
+        return _remove_due(look, writes, due, numbers, subject.table, hold)
 
 
 def _remove_due(
-    client: MetastoreClient,
-    filesystem: Filesystem,
+    look: Look,
     writes: AbortedWrites,
     due: Sequence[AbortedTxn],
     numbers: dict[str, Number],
-    known: Places,
     table: Table | None,
     hold: Hold | None,
 ) -> CleaningOutcome:
     """Fence, delete, look again, forget.
 
-    :param hold: keeps the table where it is; None of one that the catalog does not know.
+    :param table: None: the catalog knows none of that name.
+    :param hold: keeps the table where it is.
     """
-    resource = writes.resource
-    proof = partial(_require_table, known, filesystem, table)
+    client, filesystem, resource = look.client, look.filesystem, writes.resource
     if table is not None:
         # R17: what is not found on a disk that is not mounted, or on a wrong one, is not gone.
-        known.require(table.db, table.location, again=False)
+        look.places.require(table.db, table.location, again=False)
         require_directory(filesystem, table.qualified_name, table.location)
     fences, have_jobs = fence_aborted(client, filesystem, [txn.txn_id for txn in due])
     # One listing suffices where all that could write is fenced; others may have come back while we deleted (R4).
     must_look_again = not have_jobs or bool(fences.alive)
-    places = _places(client, filesystem, writes, due, table)
-    found = _find(filesystem, places, due, proof)
+    places = _places(look, writes, due, table)
+    found = _find(look, places, due, table)
     removed = _remove(filesystem, found.dead, hold)
     if must_look_again:
-        found = _find(filesystem, places, due, proof)
+        found = _find(look, places, due, table)
     left = found.dead if must_look_again else []
     mixed = [txn for txn in due if txn.write_id in found.mixed]
     kept = fences.alive_txns | {txn.txn_id for txn in mixed}
@@ -173,13 +155,7 @@ class _Places:
     required: str | None = None
 
 
-def _places(
-    client: MetastoreClient,
-    filesystem: Filesystem,
-    writes: AbortedWrites,
-    due: Sequence[AbortedTxn],
-    table: Table | None,
-) -> _Places:
+def _places(look: Look, writes: AbortedWrites, due: Sequence[AbortedTxn], table: Table | None) -> _Places:
     """Where the aborted txns may have written: the partition, or those of a table that their jobs were to publish into.
 
     The jobs of a txn say it all (R5): they record a manifest before their first rename, and after the fence they get
@@ -187,8 +163,7 @@ def _places(
     when something of a manifest is not in its place: it was not published, or the partition has another name by now.
     A table that the catalog does not know was dropped, and its files with it.
     """
-    resource = writes.resource
-    name = str(resource.table_name)
+    client, resource = look.client, writes.resource
     if table is None:
         return _Places()
     if resource.partition is not None:
@@ -197,10 +172,12 @@ def _places(
         return _Places((table.location,))
     jobs = [client.jobs.of_txn(txn.txn_id) for txn in due]
     if all(jobs):
-        manifests = [job.manifest for found in jobs for job in found if job.table == name and job.manifest]
+        manifests = [
+            job.manifest for found in jobs for job in found if job.table == str(resource.table_name) and job.manifest
+        ]
         published = {_published(d) for manifest in manifests for d in manifest.get("directories", ())}
         direct = tuple(sorted({place for place, _ in published if paths.is_inside(table.location, place)}))
-        listed = list_many(filesystem, direct, recursive=False)
+        listed = list_many(look.filesystem, direct, recursive=False)
         if published <= {(place, entry.name) for place, found in listed.items() for entry in found or ()}:
             return _Places(direct)
     return _everywhere(client, table)
@@ -246,23 +223,22 @@ class _Found(NamedTuple):
     mixed: frozenset[int]
 
 
-def _require_table(known: Places, filesystem: Filesystem, table: Table | None) -> None:
-    if table is not None:
-        known.require(table.db, table.location)
-        require_directory(filesystem, table.qualified_name, table.location)
-
-
-def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn], proof: Callable[[], object]) -> _Found:
+def _find(look: Look, places: _Places, due: Sequence[AbortedTxn], table: Table | None) -> _Found:
     """What of aborted txns lies there.
 
-    :param proof: raises when the table, which was found just now, is not there.
+    :raises WarehouseMissingError: when something is not found, and the table, or its warehouse, is not there either.
     """
+
+    def proof() -> None:
+        if table is not None:
+            look.places.require_table(table)
+
     write_ids = {txn.write_id for txn in due if txn.write_id is not None}
     compactions = {txn.txn_id for txn in due if txn.is_compaction}
     found: list[tuple[str, FileInfo]] = []
     mixed: frozenset[int] = frozenset()
     for recursive, chosen in ((False, places.direct), (True, places.below)):
-        listings = list_or_prove(filesystem, chosen, proof, recursive, descend=_is_on_the_way)
+        listings = list_or_prove(look.filesystem, chosen, proof, recursive, descend=_is_on_the_way)
         for location, listing in listings.items():
             if listing is None and location == places.required:
                 raise FileNotFoundError(

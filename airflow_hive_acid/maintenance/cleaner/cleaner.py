@@ -1,6 +1,6 @@
 """The Cleaner: removes what compaction has replaced and aborted txns have left, once nobody needs it (Hive's Cleaner).
 
-Runs under Hive's mutex ``Cleaner``. For each finished compaction: may it be cleaned (``cleaner_rules``), which
+Runs under Hive's mutex ``Cleaner``. For each finished compaction: may it be cleaned (``rules.py``), which
 directories are obsolete for everybody, delete them, look again, and only if nothing is left forget what the compaction
 covered. R4: jobs of aborted txns are fenced before anything of them is forgotten. R17: what is not known to be
 superfluous stays; every outcome says for whom, and is written down in HIVE_ACID_CLEANING.
@@ -9,23 +9,17 @@ superfluous stays; every outcome says for whom, and is written down in HIVE_ACID
 from __future__ import annotations
 
 import logging
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.maintenance.cleaner.aborted_writes import clean_aborted_writes
-from airflow_hive_acid.maintenance.cleaner.cleaning import Cleaning
-from airflow_hive_acid.maintenance.cleaner.owners import Owners
-from airflow_hive_acid.maintenance.cleaner.trash import Trash
+from airflow_hive_acid.maintenance.cleaner.cleaning import clean_up
+from airflow_hive_acid.maintenance.cleaner.look import Look
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
-from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
 from airflow_hive_acid.maintenance.warehouse.fences import fence_dead_jobs
-from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.compaction import CompactionState, CompactionType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction import Compaction
@@ -44,31 +38,24 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
     if not client.settings.flag("hive.compactor.cleaner.on"):
         log.info("hive.compactor.cleaner.on is false; the Cleaner does nothing")
         return []
-    thresholds = CleanerThresholds.of(client.settings)
     outcomes: list[CleaningOutcome] = []
     with client.mutexes.try_hold(MUTEX) as mutex:
         if mutex is None:
             log.info("another Cleaner holds the mutex; nothing is done in this look")
             return []
-        trash = Trash.of(client, filesystem)
-        places, owners = Places(client, filesystem), Owners(client, filesystem)
+        look = Look.begin(client, filesystem)
         fence_dead_jobs(client, filesystem)
         for over in client.pins.end_overdue():
             log.info("dropped %s", over)
-        for part in _ready(client, thresholds):
-            owners.expect(part)
-            for request in part:
-                cleaning = Cleaning(
-                    client, filesystem, thresholds, request, trash=trash, places=places, owners=owners
-                )  # fmt: skip
-                outcomes.append(cleaning.outcome())
-                _tell(client, outcomes[-1])
-        aborts = thresholds.aborted_txns, thresholds.aborted_age_ms, thresholds.fetch_size
-        # Otherwise the Initiator asks for compactions where there are too many, as Hive before 4.0 did.
-        wanted = client.settings.flag("hive.compactor.clean.aborts.using.cleaner")
-        for writes in client.compactions.find_aborts_to_clean(*aborts) if wanted else ():
-            outcomes.append(clean_aborted_writes(client, filesystem, thresholds, writes, places))
+        for request in look.ready():
+            outcomes.append(clean_up(look, request))
             _tell(client, outcomes[-1])
+        # Otherwise the Initiator asks for compactions where there are too many, as Hive before 4.0 did.
+        if client.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
+            due = look.thresholds.aborted_txns, look.thresholds.aborted_age_ms, look.thresholds.fetch_size
+            for writes in client.compactions.find_aborts_to_clean(*due):
+                outcomes.append(clean_aborted_writes(look, writes))
+                _tell(client, outcomes[-1])
     return outcomes
 
 
@@ -77,15 +64,9 @@ def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[Cl
 
     Also about those that wait for their time: after a failure, or for the retention of delayed clean-up.
     """
-    thresholds = CleanerThresholds.of(client.settings)
-    trash = Trash.of(client, filesystem)
-    ready, owners = list(chain.from_iterable(_ready(client, thresholds))), Owners(client, filesystem)
-    owners.expect(ready)
-    outcomes = [
-        Cleaning(client, filesystem, thresholds, request, trash=trash, dry_run=True, owners=owners).outcome()
-        for request in ready
-    ]
-    looked = {request.id for request in ready}
+    look = Look.begin(client, filesystem, dry_run=True)
+    thresholds, outcomes = look.thresholds, [clean_up(look, request) for request in look.ready()]
+    looked = {outcome.request_id for outcome in outcomes}
     for request in client.compactions.show(state=CompactionState.READY_FOR_CLEANING):
         if request.id not in looked and request.type is not CompactionType.ABORT_TXN_CLEANUP:
             outcomes.append(CleaningOutcome(request.resource, Kind.WAITING, _turn(request), {}, request_id=request.id))
@@ -94,16 +75,6 @@ def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[Cl
         reason += f"{thresholds.aborted_txns}, or the oldest is {thresholds.aborted_age_ms // 3_600_000} h old"
         outcomes.append(CleaningOutcome(writes.resource, Kind.WAITING, reason, {"components": writes.components}))
     return outcomes
-
-
-def _ready(client: MetastoreClient, thresholds: CleanerThresholds) -> Iterator[list[Compaction]]:
-    """All that wait, in parts: however many have to go on waiting, they keep no later one from its turn."""
-    last = 0
-    while part := client.compactions.find_ready_to_clean(thresholds.retention_ms, thresholds.fetch_size, last):
-        yield part
-        if len(part) < thresholds.fetch_size:
-            return
-        last = part[-1].id
 
 
 def _turn(request: Compaction) -> str:

@@ -1,27 +1,42 @@
-"""What a drop has left of a partition: removed beside whoever adds the partition again.
+"""Removing the directory of a dropped table or partition, once no older txn can read it.
 
-The lock that is held meanwhile does not keep out an INSERT of a Hive, or of ours with ``hive.txn.xlock.write``: it has
-SHARED_READ alone, and its partition is in the catalog only when it ends. So nothing is removed by the directory's name:
-what the drop covers goes, by its write id, and the directory when it is empty.
+That of a partition is removed beside whoever adds the partition again. The lock that is held meanwhile does not keep
+out an INSERT of a Hive, or of ours with ``hive.txn.xlock.write``: it has SHARED_READ alone, and its partition is in the
+catalog only when it ends. So nothing is removed by the directory's name: what the drop covers goes, by its write id,
+and the directory when it is empty.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.filesystem.absence import list_or_prove
+from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import DirectoryKind, is_hidden, parse_directory
+from airflow_hive_acid.maintenance.cleaner.endings import Ending
+from airflow_hive_acid.maintenance.cleaner.removal import Removal
+from airflow_hive_acid.maintenance.cleaner.replaced import Directory
+from airflow_hive_acid.maintenance.cleaner.rules import Verdict
 from airflow_hive_acid.maintenance.cleaner.staying import Hold
+from airflow_hive_acid.maintenance.cleaner.superfluous import find_superfluous
+from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.metastore.compaction import Covered
 from airflow_hive_acid.metastore.database import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks import LockComponent
 from airflow_hive_acid.metastore.txns import take_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+    from contextlib import ExitStack
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.maintenance.cleaner.endings import Account
+    from airflow_hive_acid.maintenance.cleaner.look import Look
+    from airflow_hive_acid.maintenance.cleaner.subject import Readers, Subject
+    from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.compaction import Compaction
 
 
@@ -71,34 +86,81 @@ def _kind_of_dropped(entry: FileInfo, highest: int, write_ids: ValidWriteIdList)
     return "going" if write_ids.is_range_aborted(low, high) else "later"
 
 
-class DroppedPartition:
-    """The directory of one partition that was dropped.
+def remove_dropped(
+    look: Look, request: Compaction, subject: Subject, readers: Readers, account: Account, locks: ExitStack
+) -> Ending:  # fmt: skip
+    """Remove a directory, unless somebody else has it by now, or the partition was added again in it.
 
     :param request: the drop, as the queue has it.
-    :param owner: says who has the directory in which these lie now; None: nobody.
+    :param locks: a lock that is taken joins them.
+    """
+    resource, location, decision = request.resource, str(request.soft_deleted_location), readers.decision
+    if decision.verdict is Verdict.FAIL:
+        return Ending(Kind.FAILED, f"{location} stays: the txn that dropped {resource} did not commit")
+    if decision.verdict is Verdict.WAIT:
+        account.kept = [location]
+        return Ending(Kind.WAITING, decision.reason, decision.numbers, holders=decision.holders)
+    dropped_by = request.txn_id or 0
+    seeing = [p for p in readers.pins if p.sees(resource.partition) and not p.txns.is_valid(dropped_by)]
+    if seeing:
+        account.kept = [location]
+        blockers = tuple(f"{p.pin} until {p.pin.until}" for p in seeing)
+        return Ending(Kind.WAITING, f"held back by {', '.join(blockers)}", blocked_by=blockers)
+    roots = look.client.catalog.roots(resource.database)
+    root = next((root for root in roots if paths.is_inside(root, location)), None)
+    if root is None:
+        reason = f"{location} lies outside the warehouse and its database's directories; remove it by hand"
+        return Ending(Kind.REFUSED, reason)
+    table, partition = subject.table, subject.partition
+    if table is not None and partition is not None and paths.relative_to(partition.location, location) == "":
+        # The partition was added again, in the same place: what is in it now is judged like any other.
+        again = Directory(look, request, subject, table, readers, account)
+        return again.clean(locks)
+    listing = None
+    if not look.dry_run and (table is None or resource.partition is None):  # before it is asked whose it is
+        proof = partial(look.places.require, resource.database, location)
+        listing = list_or_prove(look.filesystem, [location], proof, recursive=False)[location]
+    owner = look.owners.owner_of(resource, table, location)
+    if owner is not None:
+        return Ending(Kind.REFUSED, f"{location} belongs to {owner} now; nothing was removed")
+    if look.dry_run:
+        account.removed = [location]
+        return Ending(Kind.CLEANED, f"the dropped directory {location} would be removed")
+    if table is not None and resource.partition is not None:
+        dropped = DroppedPartition(look, request, root, table, readers, account)
+        problem = dropped.remove(locks)
+    else:
+        account.removed, problem = remove_listed(look.filesystem, location, listing, root)
+    if problem:
+        return Ending(Kind.WAITING, f"{resource} {problem}; looking again soon")
+    # What a new table of that name has written since is not covered by this.
+    covered = Covered.EVERYTHING if table is None else Covered.NOTHING
+    return Ending(Kind.CLEANED, f"the dropped directory {location} was removed", covered=covered)
+
+
+class DroppedPartition:
+    """The directory of one partition that was dropped, of a table that is there.
+
+    :param request: the drop, as the queue has it.
     :param root: the directory that contains it.
-    :ivar removed: URIs of what is gone: the directory, or what of it went alone.
     """
 
     def __init__(
-        self, client: MetastoreClient, filesystem: Filesystem, request: Compaction, location: str, root: str,
-        owner: Callable[[Sequence[FileInfo]], str | None],
+        self, look: Look, request: Compaction, root: str, table: Table, readers: Readers, account: Account
     ) -> None:  # fmt: skip
-        self._client = client
-        self._filesystem = filesystem
+        self._look = look
+        self._client = look.client
         self._request = request
-        self._location = location
+        self._location = str(request.soft_deleted_location)
         self._root = root
-        self._owner = owner
-        self.removed: list[str] = []
+        self._table = table
+        self._readers = readers
+        self._account = account
+        self._removed: list[str] = []
 
-    def remove(
-        self, look: Callable[[], list[FileInfo]], hide_away: Callable[[Sequence[FileInfo]], Sequence[str]]
-    ) -> str:  # fmt: skip
-        """Remove what is the drop's.
+    def remove(self, locks: ExitStack) -> str:
+        """Remove what is the drop's, under a lock on the partition.
 
-        :param look: lists the directory.
-        :param hide_away: moves to the trash what may be wanted back, if there is one; returns URIs of what has gone.
         :return: what stands in the way; empty: nothing, and what there was is removed.
         """
         resource = self._request.resource
@@ -107,23 +169,24 @@ class DroppedPartition:
             transactional=False,
         )  # fmt: skip
         response = self._client.lock([component], agent_info=f"cleaning {self._request.id}")
-        try:
-            if response.state is not LockState.ACQUIRED:
-                return "is locked"
-            return self._remove(Hold(self._client, response.lock_id), look(), hide_away)
-        finally:
-            self._client.unlock(response.lock_id)
+        locks.callback(self._client.unlock, response.lock_id)
+        if response.state is not LockState.ACQUIRED:
+            return "is locked"
+        problem = self._remove(Hold(self._client, response.lock_id))
+        self._account.removed = [*self._account.trashed, *self._removed]
+        return problem
 
-    def _remove(
-        self, hold: Hold, listing: Sequence[FileInfo], hide_away: Callable[[Sequence[FileInfo]], Sequence[str]]
-    ) -> str:  # fmt: skip
-        name, gap = self._request.resource.table_name, self._client.gap_timeout_ms
-        fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap))
+    def _remove(self, hold: Hold) -> str:
+        listing = self._look.list_for(self._request, self._location)
+        name, gap_ms = self._request.resource.table_name, self._client.gap_timeout_ms
+        fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap_ms))
         # R3: asked again under the lock, and behind the snapshot; it may have been added in between.
-        if not self._is_asked() or self._owner(listing) is not None:
+        owner = self._look.owners.owner_of(self._request.resource, self._table, self._location, listing)
+        if not self._is_asked() or owner is not None:
             return "was added again or renamed meanwhile"
         found = judge_dropped(listing, self._request.highest_write_id or 0, fresh.write_ids[name])
-        gone = set(hide_away(listing))
+        self._hide_away(listing)
+        gone = set(self._account.removed)
         self._delete(hold, [entry for entry in found.going if entry.path not in gone])
         if found.beginning:
             names = ", ".join(entry.name for entry in found.beginning[:3])
@@ -132,10 +195,20 @@ class DroppedPartition:
             return ""
         self._delete(hold, found.hiding)
         # Not with what lies in it: somebody may have begun to write there since.
-        emptied = self._filesystem.delete_empty(self._location, inside=self._root)
-        if emptied or (listing and not self._filesystem.exists(self._location)):  # an object store has no directory
-            self.removed = [self._location]
+        emptied = self._look.filesystem.delete_empty(self._location, inside=self._root)
+        # An object store has no directory.
+        if emptied or (listing and not self._look.filesystem.exists(self._location)):
+            self._removed = [self._location]
         return ""
+
+    def _hide_away(self, listing: Sequence[FileInfo]) -> None:
+        """What the drop's base hides can be wanted back: it goes to the trash, if there is one (R13)."""
+        if self._look.trash is None:
+            return
+        found = find_superfluous(listing, self._readers.write_ids, self._readers.txns)
+        removal = Removal(self._look, self._request, self._location, self._table, self._account)
+        missed = removal.missed(listing, found, self._readers)
+        removal.remove([one for one in found if one.restorable], missed)
 
     def _is_asked(self) -> bool:
         """Whether the request is what it was when it was read."""
@@ -145,8 +218,8 @@ class DroppedPartition:
     def _delete(self, hold: Hold, entries: Sequence[FileInfo]) -> None:
         for entry in entries:
             hold.beat()
-            self._filesystem.delete(entry.path, inside=self._location)
-            self.removed.append(entry.path)
+            self._look.filesystem.delete(entry.path, inside=self._location)
+            self._removed.append(entry.path)
 
 
 def remove_listed(

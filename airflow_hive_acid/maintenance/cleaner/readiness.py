@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, may_clean
+from airflow_hive_acid.maintenance.cleaner.rules import Verdict, may_clean
+from airflow_hive_acid.maintenance.cleaner.subject import fate_of
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
 from airflow_hive_acid.metastore.compaction import RegisteredReaders, read_horizon, read_registered
-from airflow_hive_acid.metastore.database import TxnState
-from airflow_hive_acid.metastore.txns import txn_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,16 +65,6 @@ def _any_ready(client: MetastoreClient, connection: Connection, requests: list[C
         table = request.resource.table_name
         if table not in registered:
             registered[table] = read_registered(connection, features, table)
-        fate = _fate(connection, request)
-        if may_clean(request, horizon, fate, registered[table]).verdict is not Verdict.WAIT:
+        if may_clean(request, horizon, fate_of(connection, request), registered[table]).verdict is not Verdict.WAIT:
             return True
     return False
-
-
-def _fate(connection: Connection, request: Compaction) -> TxnFate:
-    """Only whether the Cleaner would have to wait for the txn; what else became of it, it finds out itself."""
-    if request.txn_id is None or request.next_txn_id is not None:
-        return TxnFate.COMMITTED
-    facts = txn_facts(connection, [request.txn_id]).get(request.txn_id)
-    known = {TxnState.OPEN: TxnFate.OPEN, TxnState.COMMITTED: TxnFate.COMMITTED}
-    return TxnFate.FORGOTTEN if facts is None else known.get(facts.state, TxnFate.ABORTED)

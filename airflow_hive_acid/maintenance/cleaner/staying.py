@@ -18,10 +18,9 @@ from airflow_hive_acid.metastore.locks import LockComponent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from airflow_hive_acid.maintenance.cleaner.subject import Subject
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog import Partition, Table
-
-    Find = Callable[[], tuple[Table | None, Partition | None]]
+    from airflow_hive_acid.metastore.catalog import Table
 
 _BEATS_PER_TIMEOUT = 4
 
@@ -51,31 +50,23 @@ class Hold:
 
 @contextlib.contextmanager
 def staying(
-    client: MetastoreClient, agent: str, table: Table, partition: Partition | None, find: Find
+    client: MetastoreClient, agent: str, table: Table, subject: Subject, find: Callable[[], Subject]
 ) -> Iterator[Hold]:
     """Ask for the lock, without waiting, and hold it for the block.
 
     :param agent: what for, for people.
-    :param partition: None for a table without partitions.
-    :param find: looks both up again.
+    :param table: that the subject is, or is of.
+    :param find: looks the subject up again.
     """
-    name = None if partition is None else partition.name
+    name = None if subject.partition is None else subject.partition.name
     component = LockComponent(table.db, table.name, name, LockType.SHARED_READ, Operation.NO_TXN)
     response = client.lock([component], agent_info=agent)
     try:
         if response.state is not LockState.ACQUIRED:
             yield Hold(client, response.lock_id, "is locked")
-        elif _place(*find()) != _place(table, partition):  # R3: asked again under the lock
+        elif find().place != subject.place:  # R3: asked again under the lock
             yield Hold(client, response.lock_id, "was renamed, moved or made anew meanwhile")
         else:
             yield Hold(client, response.lock_id)
     finally:
         client.unlock(response.lock_id)
-
-
-def _place(table: Table | None, partition: Partition | None) -> tuple[object, ...]:
-    """What tells whether names still mean the same directory of the same object."""
-    return (
-        None if table is None else (table.id, table.location),
-        None if partition is None else (partition.id, partition.name, partition.location),
-    )

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.maintenance.cleaner.cleaning import Cleaning
-from airflow_hive_acid.maintenance.cleaner.trash import Trash
+from airflow_hive_acid.maintenance.cleaner.cleaning import clean_up
+from airflow_hive_acid.maintenance.cleaner.look import Look
 from airflow_hive_acid.maintenance.initiator.candidates import Looks
-from airflow_hive_acid.maintenance.thresholds import CleanerThresholds, InitiatorThresholds
+from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
 from airflow_hive_acid.metastore.catalog import named_by
 from airflow_hive_acid.metastore.compaction import Candidate, CompactionState, CompactionType, Resource
 from airflow_hive_acid.metastore.names import table_name
@@ -85,6 +85,5 @@ def resource_of(client: MetastoreClient, table: str, partition: str | None) -> R
 
 
 def _cleaning(client: MetastoreClient, filesystem: Filesystem, requests: list[Compaction]) -> list[CleaningOutcome]:
-    thresholds, trash = CleanerThresholds.of(client.settings), Trash.of(client, filesystem)
-    ready = [r for r in requests if r.state is CompactionState.READY_FOR_CLEANING]
-    return [Cleaning(client, filesystem, thresholds, r, trash=trash, dry_run=True).outcome() for r in ready]
+    look = Look.begin(client, filesystem, dry_run=True)
+    return [clean_up(look, r) for r in requests if r.state is CompactionState.READY_FOR_CLEANING]

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
-from airflow_hive_acid.maintenance.cleaner import cleaning
+from airflow_hive_acid.maintenance.cleaner import replaced
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.fences import FenceReport
 from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType, Resource
@@ -213,7 +213,7 @@ def test_a_replication_does_not_take_for_complete_what_was_cleaned_in_part(
     for removed in (3, 0):
         pass_time(client)
         with monkeypatch.context() as patch:
-            patch.setattr(cleaning, "fence_aborted", fence)
+            patch.setattr(replaced, "fence_aborted", fence)
             (outcome,) = run_cleaner(client, fs)
         assert (outcome.kind, len(outcome.removed)) == (Kind.KEPT, removed)
         assert uncleaned() == 0

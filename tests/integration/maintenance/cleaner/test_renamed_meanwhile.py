@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.names import delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
-from airflow_hive_acid.maintenance.cleaner.cleaning import Cleaning
+from airflow_hive_acid.maintenance.cleaner.cleaning import clean_up
+from airflow_hive_acid.maintenance.cleaner.look import Look
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
@@ -60,7 +60,7 @@ def test_what_is_known_of_aborted_writes_outlives_a_rename_in_the_middle_of_a_pa
     (waiting,) = client.compactions.find_ready_to_clean()
     client.catalog.rename_table("default.t", "default.u", files=WarehouseFiles(client, fs))
     renamed = replace(table, name="default.u")
-    Cleaning(client, fs, CleanerThresholds.of(client.settings), waiting).outcome()
+    clean_up(Look.begin(client, fs), waiting)
     renamed.insert()
     forget_what_has_ended(client)
     assert len(lines(client, renamed)) == 3
