@@ -76,7 +76,7 @@ def undo(
 ) -> None:
     """Take what one clean-up has moved out of the trash again; never back into the table it came from."""
     from airflow_hive_acid.cli.session import as_uri
-    from airflow_hive_acid.maintenance.cleaner.trash import restore_as_table, restore_into
+    from airflow_hive_acid.maintenance.cleaner.undo import restore_as_table, restore_into
 
     if (table is None) == (into is None):
         raise InvalidArgumentsError("give either --table, for a new table, or --into, for a directory")

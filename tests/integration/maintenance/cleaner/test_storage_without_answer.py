@@ -13,7 +13,8 @@ from airflow_hive_acid.filesystem.plain_publishing import MovedFile, PlainManife
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import DROP_MARK
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
-from airflow_hive_acid.maintenance.cleaner.trash import purge_trash, restore_into
+from airflow_hive_acid.maintenance.cleaner.trash import purge_trash
+from airflow_hive_acid.maintenance.cleaner.undo import restore_into
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 from airflow_hive_acid.metastore import MetastoreClient

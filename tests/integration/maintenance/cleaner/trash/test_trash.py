@@ -15,7 +15,8 @@ from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.filesystem.uris import local_path
 from airflow_hive_acid.format.names import delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
-from airflow_hive_acid.maintenance.cleaner.trash import purge_trash, restore_as_table, restore_into
+from airflow_hive_acid.maintenance.cleaner.trash import purge_trash
+from airflow_hive_acid.maintenance.cleaner.undo import restore_as_table, restore_into
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.places import Places

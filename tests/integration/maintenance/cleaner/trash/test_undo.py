@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_reaper, run_worker
-from airflow_hive_acid.maintenance.cleaner.trash import restore_as_table, restore_into
+from airflow_hive_acid.maintenance.cleaner.undo import restore_as_table, restore_into
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.expected import counted_of
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
