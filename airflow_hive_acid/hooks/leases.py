@@ -14,6 +14,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import logging
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,9 @@ from airflow_hive_acid.errors import (
     ExceedsMaxLeaseTimeError,
     HiveAcidError,
     InvalidArgumentsError,
-    LeaseAlreadyExistsError,
-    LeaseEndedError,
 )
 from airflow_hive_acid.hooks.lives import task_life
-from airflow_hive_acid.metastore.leases import Lease, new_secret
+from airflow_hive_acid.metastore.leases import Lease, LeaseObject, new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,11 +35,13 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.leases import KeptLease
 
+log = logging.getLogger(__name__)
+
 _SALT_BYTES, _SECRET_BYTES = 16, 32
 _COST = 2**14
 _STATE_KEY = "hive_acid_lease_secret"
 _MOMENT = 1.0
-"""Seconds of a lease that is only taken to be dropped."""
+"""Seconds of a lease that is only named to be given back."""
 _SEALED = "sealed"
 
 
@@ -94,25 +95,26 @@ def secret_of_task(
 ) -> str:
     """The secret that a try of a task instance uses, with what an earlier try has left settled.
 
-    :param resume: a retry goes on with the lease that the try before was granted. Otherwise, and when the task was
-        cleared, that lease is dropped: whoever still works under it, a lost worker perhaps, can commit nothing more,
-        and this try stands in line for a lease with a larger id.
+    :param resume: a retry goes on with the lease that the try before was granted. Otherwise, when the task was cleared,
+        and when something else is to be leased than then, that lease is dropped: whoever still works under it, a lost
+        worker perhaps, can commit nothing more, and this try stands in line for a lease with a larger id.
+    :raises InvalidArgumentsError: for an object that is none, none at all, or an unknown type.
     """
     store, life = context.get("task_state_store"), task_life(context)
+    wanted = [[*each.place, each.lease_type.value] for each in client.leases.objects(objects, lease_type)]
     kept = None if store is None else store.get(_STATE_KEY)
     if isinstance(kept, Mapping):
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            earlier = open_secret(client, kept[_SEALED])
-            if resume and str(kept["life"]) == life:
+        try:
+            earlier, asked = open_secret(client, kept[_SEALED]), kept.get("objects", wanted)
+            if resume and str(kept["life"]) == life and asked == wanted:
                 return earlier
-            with contextlib.suppress(LeaseAlreadyExistsError, LeaseEndedError):
-                client.leases.drop_lease(
-                    client.leases.grab_lease(objects, _MOMENT, lease_type=lease_type, secret=earlier)
-                )
+            client.leases.waiting_grab([LeaseObject(*each) for each in asked], _MOMENT, secret=earlier).give_up()
+        except (KeyError, TypeError, ValueError) as problem:
+            log.warning("what an earlier try was granted cannot be given back, and will end by itself: %s", problem)
     secret = new_secret()
     mask_secret(secret)
     if store is not None:
-        store.set(_STATE_KEY, {"life": life, _SEALED: seal_secret(client, secret)})
+        store.set(_STATE_KEY, {"life": life, "objects": wanted, _SEALED: seal_secret(client, secret)})
     return secret
 
 

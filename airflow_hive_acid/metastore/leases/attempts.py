@@ -17,7 +17,7 @@ from airflow_hive_acid.metastore.leases.grants import (
     GuardMissingError,
     give_back,
     grab,
-    granted_to,
+    granted_before,
     judge,
     look_steps,
     wake_next,
@@ -62,9 +62,9 @@ class Attempts:
             again, tried = tried, True
             if again:
                 # The answer to an earlier try may have been lost: nobody else has this secret.
-                live = [row.lease for row in granted_to(connection, request)]
-                if {each.place for each in live} >= {each.place for each in request.objects}:
-                    return Granted(live[0].lease_id, live[0].start_utc, min(each.end_utc for each in live))
+                found = granted_before(connection, request)
+                if found is not None:
+                    return found
             return grab(connection, request, queue=queue)
 
         while True:

@@ -238,6 +238,21 @@ def granted_to(connection: Connection, request: Request, *, locked: bool = False
     return [row for row in rows.lease_rows(found) if row.is_live(int(time_now.rows[0][0]))]
 
 
+def granted_before(connection: Connection, request: Request) -> Granted | None:
+    """The lease that was granted to the secret of a request, if it is what is wanted now.
+
+    One that is shared is no answer to who wants it exclusive: whoever changes what he wants gives the other back first.
+    """
+    leases: dict[int, list[HiveLease]] = {}
+    for row in granted_to(connection, request):
+        leases.setdefault(row.lease.lease_id, []).append(row.lease)
+    for lease_id, held in leases.items():
+        types = {each.place: each.lease_type for each in held}
+        if all(types.get(each.place) in (each.lease_type, LeaseType.EXCLUSIVE) for each in request.objects):
+            return Granted(lease_id, held[0].start_utc, min(each.end_utc for each in held))
+    return None
+
+
 def give_back(connection: Connection, request: Request) -> None:
     """Drop what was granted to the secret of a request that nobody makes any more."""
     gone = granted_to(connection, request, locked=True)

@@ -77,6 +77,18 @@ def test_who_starts_over_finds_what_his_secret_was_granted(client: MetastoreClie
     assert anew.lease_id > first.lease_id
 
 
+def test_a_secret_that_was_granted_a_shared_lease_holds_no_exclusive_one(client: MetastoreClient) -> None:
+    secret = new_secret()
+    shared = client.leases.grab_lease("db.t", 60, lease_type="s", secret=secret)
+    with pytest.raises(LeaseAlreadyExistsError, match=f"lease {shared.lease_id} "):
+        client.leases.grab_lease("db.t", 60, lease_type="x", secret=secret)
+    other = client.leases.grab_lease("db.u", 60, lease_type="x", secret=secret)
+    again = client.leases.grab_lease("db.u", 60, lease_type="s", secret=secret)
+    assert again.lease_id == other.lease_id > shared.lease_id
+    with pytest.raises(LeaseAlreadyExistsError):
+        client.leases.grab_lease(["db.t", "db.u"], 60, lease_type="s", secret=secret)
+
+
 def test_who_gives_up_leaves_neither_a_place_nor_what_another_process_was_granted(
     client: MetastoreClient, other: MetastoreClient, rows: Any
 ) -> None:

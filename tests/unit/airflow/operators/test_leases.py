@@ -201,6 +201,50 @@ def test_a_cleared_task_takes_a_new_lease_and_the_old_one_opens_nothing(conn_id,
     assert client.leases.confirm_lease(crossing.open_lease(client, again))
 
 
+@pytest.mark.parametrize("max_tries", [2, 4])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"objects": "db.t", "type": "s"}, {"objects": "db.t", "type": "x"}),
+        ({"objects": "db.t", "type": "x"}, {"objects": "db.t", "type": "s"}),
+        ({"objects": "db.t"}, {"objects": "db.u"}),
+        ({"objects": "db.t"}, {"objects": ["db.u", "db.t"]}),
+        ({"objects": ["db.u/p=1", "db.t"]}, {"objects": "db.t"}),
+    ],
+)
+def test_who_wants_another_lease_than_the_try_before_holds_what_he_wants_and_nothing_else(
+    conn_id, client, first, then, max_tries
+):
+    """
+    t1  a try is granted what the DAG file names
+    t2  the file is changed: other objects, or the other type
+    t3  the task is tried again (or was cleared): the old claim is gone, the new one is what was asked for
+    """
+    store = Store()
+
+    def grabbed(try_number, max_tries, wanted):
+        task = HiveAcidGrabLeaseOperator(task_id="g", hive_acid_conn_id=conn_id, **wanted)
+        return task.execute(context_of(try_number=try_number, store=store, max_tries=max_tries))
+
+    before = grabbed(1, 2, first)
+    now = grabbed(3, max_tries, then)
+    held = [[*each.place, each.lease_type.value] for each in client.leases.list_lease()]
+    assert held == now["objects"]
+    assert {each.lease_id for each in client.leases.list_lease()} == {now["lease_id"]}
+    assert now["lease_id"] > before["lease_id"]
+
+
+def test_what_an_earlier_version_kept_of_a_try_is_understood(conn_id, client):
+    store = Store()
+    first = grab(conn_id).execute(context_of(store=store))
+    (kept,) = store.values()
+    del kept["objects"]
+    assert grab(conn_id).execute(context_of(try_number=2, store=store))["lease_id"] == first["lease_id"]
+    del kept["sealed"]
+    client.leases.drop_lease(crossing.open_lease(client, first))
+    assert grab(conn_id).execute(context_of(try_number=2, store=store))["lease_id"] > first["lease_id"]
+
+
 def test_drop_gives_back_once_and_a_retry_may_find_it_done(conn_id, client):
     document = grab(conn_id).execute(context_of())
     drop(conn_id, document).execute(context_of())
