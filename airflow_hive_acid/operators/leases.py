@@ -6,6 +6,7 @@ What a grab returns, and so its XCom, may be seen by anybody: it names the lease
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import time
@@ -27,7 +28,7 @@ from airflow_hive_acid.hooks.arguments import (
 )
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task
+from airflow_hive_acid.hooks.tasks import agent_info, error_of_event, fail_task
 from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger
 
 if TYPE_CHECKING:
@@ -138,20 +139,29 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the wait: the lease begins to last when the task does."""
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-        from airflow_hive_acid.hooks.leases import open_lease, seal_lease
+        from airflow_hive_acid.hooks.leases import objects_of, open_lease, renewed, seal_lease
 
-        if event["status"] != "success":
+        if event["status"] == "timeout":
             _not_granted(self.objects, event["message"], self.wait)
+        if event["status"] != "success":
+            fail_task(error_of_event(event))
         try:
+            check_rendered(self, self.takes)
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
-                lease = client.leases.extend_lease(open_lease(client, event["lease"]))
-                return self._granted(lease, seal_lease(client, lease))
+                lease = open_lease(client, event["lease"])
+                if lease.objects == client.leases.objects(objects_of(self.objects), self.type):
+                    lease = renewed(client, lease)
+                    return self._granted(lease, seal_lease(client, lease))
+                with contextlib.suppress(LeaseEndedError):
+                    client.leases.drop_lease(lease)
         except LeaseEndedError as error:
             # It was granted while no worker had a slot for this task; a retry stands in line again.
             raise _retry(f"{error}; it ended before this task got a slot: give it a longer duration") from error
         except HiveAcidError as error:
             fail_task(error)
+        self.log.warning("The DAG file names another lease than before the wait; what was granted is given back")
+        return self.execute(context)
 
     def _stand_in_line(self, grab: WaitingGrab, until: float | None) -> Lease:
         try:

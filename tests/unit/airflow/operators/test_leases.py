@@ -330,6 +330,49 @@ def test_waiting_is_deferred_and_keeps_its_place(conn_id, client, masked):
     assert opened.secret in masked
 
 
+def deferred(task, store):
+    """What a trigger says to a task that has waited for the only lease on db.t."""
+    with HiveAcidHook(task.hive_acid_conn_id) as hook:
+        client = hook.get_conn()
+        held = client.leases.grab_lease("db.t", 60)
+        with pytest.raises(TaskDeferred) as waits:
+            task.execute(context_of(store=store))
+        client.leases.drop_lease(held)
+    (event,) = events_of(waits.value.trigger)
+    return event
+
+
+def test_a_lease_of_the_longest_duration_is_held_after_a_wait(conn_id, client):
+    """It cannot be extended, as it lasts for as long as a lease may."""
+    task, store = grab(conn_id, wait=60, duration=86_400), Store()
+    document = task.execute_complete(context_of(store=store), deferred(task, store))
+    assert client.leases.confirm_lease(crossing.open_lease(client, document))
+
+
+def test_a_file_that_was_changed_during_the_wait_is_granted_what_it_names_now(conn_id, client):
+    """
+    t1  the task waits for db.t
+    t2  the DAG file is changed: it names db.u
+    t3  the trigger was granted db.t; the task gives that back, and takes db.u
+    """
+    store = Store()
+    event = deferred(grab(conn_id, wait=60), store)
+    task = HiveAcidGrabLeaseOperator(task_id="grab", objects="db.u", wait=60, hive_acid_conn_id=conn_id)
+    document = task.execute_complete(context_of(store=store), event)
+    assert document["objects"] == [["db", "u", "", "x"]]
+    assert [held.describe() for held in client.leases.list_lease()] == ["db.u"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("MetastoreUnavailableError", AirflowException), ("InvalidArgumentsError", AirflowFailException)]
+)
+def test_a_wait_that_broke_off_says_why_and_not_that_others_were_first(conn_id, kind, told):
+    event = {"status": "error", "type": kind, "message": "the reason"}
+    with pytest.raises(told, match=f"^{kind}: the reason$") as failed:
+        grab(conn_id, wait=60).execute_complete(context_of(), event)
+    assert type(failed.value) is told
+
+
 def test_a_trigger_that_starts_over_finds_what_was_granted(conn_id, client):
     held = client.leases.grab_lease("db.t", 60)
     with pytest.raises(TaskDeferred) as deferred:
