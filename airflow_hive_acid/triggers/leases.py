@@ -93,7 +93,8 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
         """The task was cleared or marked: give back the place in the queue, or what was granted to it, here or in a
         triggerer of before.
 
-        One that has succeeded may have gone on with what another triggerer was granted, and given it to other tasks.
+        One that has succeeded may have gone on with what another triggerer was granted, and given it to other tasks;
+        it has extended it then. What it has not, nobody knows of: the task was marked while it waited.
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 
@@ -108,11 +109,7 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
         ticket = self.ticket if self._grab is None else self._grab.ticket
         with HiveAcidHook.client_of(connection) as client:
             try:
-                waiting = self._waiting(client, ticket)
-                if self._has_succeeded:
-                    waiting.withdraw()
-                else:
-                    waiting.give_up()
+                self._waiting(client, ticket).give_up(untouched=self._has_succeeded)
             except HiveAcidError as error:
                 self.log.warning("What waited for a lease could not be withdrawn, and will end by itself: %s", error)
 

@@ -37,11 +37,13 @@ class Attempts:
     """How a request becomes a lease.
 
     :param end_dead: aborts a txn whose owner is gone, and says whether it did.
+    :param longest_ms: how long a lease may last from its start, extensions included.
     """
 
-    def __init__(self, database: Database, end_dead: Callable[[int], bool]) -> None:
+    def __init__(self, database: Database, end_dead: Callable[[int], bool], longest_ms: int) -> None:
         self._database = database
         self._end_dead = end_dead
+        self._longest_ms = longest_ms
 
     def attempt(self, request: Request, *, queue: bool = True, again: bool = False) -> Granted | Blocked:
         """Be granted a lease, or be told what is in the way; txns whose owners are gone are not.
@@ -108,6 +110,10 @@ class Attempts:
 
         self._database.run(operation, hot=True)
 
-    def give_back(self, request: Request) -> None:
-        """Drop what was granted to the secret of a request."""
-        self._database.run(lambda connection: give_back(connection, request), hot=True)
+    def give_back(self, request: Request, *, untouched: bool = False) -> None:
+        """Drop what was granted to the secret of a request.
+
+        :param untouched: only what nobody has gone on with.
+        """
+        longest = self._longest_ms if untouched else None
+        self._database.run(lambda connection: give_back(connection, request, untouched=longest), hot=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError
 from airflow_hive_acid.metastore.database.backend import Step, backend_of, execute_batch, finish_batch
+from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.wakeups import listen_steps, unlisten_steps, wake_steps
 from airflow_hive_acid.metastore.leases import rows
 from airflow_hive_acid.metastore.leases.model import LeaseObject, LeaseType, first_conflict
@@ -253,11 +254,23 @@ def granted_before(connection: Connection, request: Request) -> Granted | None:
     return None
 
 
-def give_back(connection: Connection, request: Request) -> None:
-    """Drop what was granted to the secret of a request that nobody makes any more."""
+def give_back(connection: Connection, request: Request, *, untouched: int | None = None) -> None:
+    """Drop what was granted to the secret of a request that nobody makes any more.
+
+    :param untouched: only what nobody has gone on with: it was not extended since it was granted, and could have been,
+        as a lease lasts for so many milliseconds at most (``hive.acid.lease.max.time``).
+    """
     gone = granted_to(connection, request, locked=True)
+    if untouched is not None:
+        now = now_ms(connection)
+        gone = [row for row in gone if _is_untouched(row.lease, request.duration_ms, untouched, now)]
     if gone:
         finish_batch(connection, [*rows.remove_steps(gone), *wake_next(connection, [row.lease for row in gone])])
+
+
+def _is_untouched(lease: HiveLease, duration: int, longest: int, now: int) -> bool:
+    lasts = lease.end_utc - lease.start_utc
+    return lasts <= duration and now + duration - lease.start_utc <= longest
 
 
 def utc(ms: int) -> str:

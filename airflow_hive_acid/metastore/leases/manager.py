@@ -62,9 +62,9 @@ class Leases:
         self, database: Database, settings: Settings, user: str, host: str, end_dead: Callable[[int], bool]
     ) -> None:
         self._database = database
-        self._attempts = Attempts(database, end_dead)
         self._user, self._host = user, host
         self._longest_ms = settings.milliseconds("hive.acid.lease.max.time")
+        self._attempts = Attempts(database, end_dead, self._longest_ms)
         self._mirror = settings.string("hive.acid.lease.mirror")
         self._passes = what_passes(settings)
         self._current: ContextVar[Lease | None] = ContextVar("lease", default=None)

@@ -160,7 +160,10 @@ class WaitingGrab:
         if request.ticket is not None:
             self._attempts.withdraw(request)
 
-    def give_up(self) -> None:
-        """Stop waiting, and give back what was granted meanwhile, whoever has looked: a process of before, too."""
+    def give_up(self, *, untouched: bool = False) -> None:
+        """Stop waiting, and give back what was granted meanwhile, whoever has looked: a process of before, too.
+
+        :param untouched: only what nobody has gone on with, as whoever does extends it first.
+        """
         self.withdraw()
-        self._attempts.give_back(self._request)
+        self._attempts.give_back(self._request, untouched=untouched)

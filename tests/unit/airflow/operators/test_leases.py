@@ -417,21 +417,33 @@ def test_killing_a_trigger_that_was_granted_drops_the_lease(conn_id, client):
     assert client.leases.list_lease() == []
 
 
-@pytest.mark.parametrize(("state", "left"), [("failed", 0), ("success", 1)])
+@pytest.mark.parametrize(
+    ("state", "goes_on", "duration", "left"),
+    [
+        ("failed", False, 60, 0),
+        ("success", True, 60, 1),
+        ("success", False, 60, 0),
+        ("success", False, 86_400, 1),
+    ],
+)
 def test_killing_a_trigger_that_started_over_drops_what_the_one_before_was_granted(
-    conn_id, client, monkeypatch, state, left
+    conn_id, client, monkeypatch, state, goes_on, duration, left
 ):
     """
     t1  a triggerer is granted the lease, and dies before it can say so, or another one says so for it
     t2  a trigger of the same task is ended before its first look
-    t3  of a task that was failed nobody uses the lease; of one that has succeeded others may
+    t3  of a task that was failed nobody uses the lease; of one that has gone on and succeeded others may.
+        One that was marked as a success while it waited has not gone on: nobody has extended the lease.
+        Whether a lease of the longest duration was gone on with does not show
     """
     trigger, again = (
-        LeaseGrantedTrigger(["db.t"], "x", 60, "me", sealed, hive_acid_conn_id=conn_id)
+        LeaseGrantedTrigger(["db.t"], "x", duration, "me", sealed, hive_acid_conn_id=conn_id)
         for sealed in [crossing.seal_secret(client, "A" * 42 + "E")] * 2
     )
-    events_of(trigger)
+    (event,) = events_of(trigger)
     assert len(client.leases.list_lease()) == 1
+    if goes_on:
+        grab(conn_id, duration=duration).execute_complete(context_of(), event)
     again.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_: {"r": {"t": state}})
     asyncio.run(again.on_kill())
