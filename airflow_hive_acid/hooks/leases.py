@@ -119,14 +119,22 @@ def secret_of_task(
 
 
 @contextlib.contextmanager
-def kept_lease(hook: ConnectedHook, sealed: object) -> Iterator[KeptLease | None]:
-    """Extend the lease of a document, at once and while a block runs; None, or an empty text, is no lease.
+def kept_lease(hook: ConnectedHook, sealed: object, *, is_given: bool) -> Iterator[KeptLease | None]:
+    """Extend the lease of a document, at once and while a block runs; an empty text is no lease.
 
+    :param is_given: whether the DAG file names one; None is no lease otherwise.
+    :raises InvalidArgumentsError: when it names one and there is none: without it nothing would be protected.
     :raises LeaseEndedError: before the block, when the lease is not held; after it, when it failed because the lease
         was lost.
     """
     from airflow_hive_acid.metastore.leases import KeptLease
 
+    if is_given and sealed in (None, "None"):
+        raise InvalidArgumentsError(
+            "lease came out as None: the task that grabs it was skipped, failed, or was marked by hand, and without it "
+            "nothing is done here. Clear that task; where it may be left out, give an empty text then: "
+            "lease=\"{{ ti.xcom_pull('grab') or '' }}\""
+        )
     if sealed in (None, "", "None"):
         yield None
         return

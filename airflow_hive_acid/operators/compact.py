@@ -115,6 +115,7 @@ class HiveAcidCompactOperator(BaseOperator):
         self.number_of_buckets = number_of_buckets
         self.properties = properties
         self.lease = lease
+        self._is_given_a_lease = lease is not None
         self.wait = wait
         self.timeout = seconds_of(timeout)
         self.poll_interval = seconds_of(poll_interval)
@@ -136,7 +137,10 @@ class HiveAcidCompactOperator(BaseOperator):
         started = time.time()
         try:
             check_rendered(self, self.takes)
-            with HiveAcidHook(self.hive_acid_conn_id) as hook, kept_lease(hook, self.lease):
+            with (
+                HiveAcidHook(self.hive_acid_conn_id) as hook,
+                kept_lease(hook, self.lease, is_given=self._is_given_a_lease),
+            ):
                 request = self._ask(hook)
                 self.linked = linked_to(request)
                 waiting = _ids(request)

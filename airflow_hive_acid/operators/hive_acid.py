@@ -86,7 +86,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     :param on_rerun: what a task does that had succeeded and is run anew on purpose, because it was cleared: ``apply``
         its statements again, or ``skip`` those that were applied. A retry never applies twice, whatever this says.
     :param lease: the output of a HiveAcidGrabLeaseOperator. The statements do not wait for it (R6), commit only while
-        it is held (R8), and extend it while they run; so they wait for locks in the worker slot. (templated)
+        it is held (R8), and extend it while they run; so they wait for locks in the worker slot. Of a grab that was
+        skipped, failed or marked by hand there is none, and the task fails. (templated)
     :param transaction: the output of the task that begins a transaction across tasks: the statements run in it. Inside
         ``with hive_acid_transaction(…)`` every task gets it; ``False`` keeps one out of it. Of a begin that was skipped
         or failed there is none, and the task is skipped. (templated)
@@ -161,6 +162,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         self.xcom_rows = xcom_rows
         self.on_rerun = on_rerun
         self.lease = lease
+        self._is_given_a_lease = lease is not None
         self.transaction = transaction
         self._is_given_a_transaction = not (transaction is None or transaction is False)
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
@@ -215,7 +217,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
             self.gather_lineage(hook)
             with (
                 hook,
-                kept_lease(hook, self.lease) as held,
+                kept_lease(hook, self.lease, is_given=self._is_given_a_lease) as held,
                 hook.get_engine(agent_info=agent) as engine,
             ):
                 self._running = _running(hook, engine, agent)

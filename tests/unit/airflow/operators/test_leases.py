@@ -28,6 +28,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database import now_ms
 from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.operators import leases as operators
+from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.leases import (
     HiveAcidConfirmLeaseOperator,
@@ -182,12 +183,12 @@ def test_a_task_extends_the_lease_it_is_given_before_it_begins(conn_id, client):
     """
     document = grab(conn_id, duration=600).execute(context_of())
     age(client, document["lease_id"], 5_000)
-    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, document):
+    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, document, is_given=True):
         assert left(client) > 500_000
     with client.database.transaction() as connection:  # it has lasted for nearly as long as a lease may
         start = HIVE_LEASE.c.START_UTC - 86_300_000
         connection.execute(HIVE_LEASE.update().values(START_UTC=start, END_UTC=now_ms(connection) + 60_000))
-    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, document) as held:
+    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, document, is_given=True) as held:
         assert held is not None
         assert left(client) < 70_000
 
@@ -263,7 +264,7 @@ def test_some_objects_can_be_dropped_before_the_others(conn_id, client):
     )
     rest = drop(conn_id, document, objects="db.u").execute(context_of())
     assert [held.describe() for held in client.leases.list_lease()] == ["db.t/p=1"]
-    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, rest) as held:
+    with HiveAcidHook(conn_id) as hook, crossing.kept_lease(hook, rest, is_given=True) as held:
         assert held is not None
     assert drop(conn_id, rest).execute(context_of()) is None
     assert client.leases.list_lease() == []
@@ -564,6 +565,34 @@ def test_statements_of_a_task_run_under_the_lease_it_is_given(conn_id, client, m
     with pytest.raises(AirflowFailException, match="LeaseEndedError"):
         operator(document).execute(context_of())
     assert len(engine.seen) == 2
+
+
+@pytest.mark.parametrize("came_out", [None, "None"])
+def test_a_task_whose_lease_was_not_granted_does_nothing_without_it(conn_id, client, tables, monkeypatch, came_out):
+    """
+    t1  the grab waits; somebody marks it as a success, so that it returns nothing
+    t2  the task that is given its output would work unprotected
+    """
+    engine = FakeEngine(client)
+    monkeypatch.setattr(HiveAcidHook, "get_engine", lambda self, agent_info: engine)
+    monkeypatch.setattr(HiveAcidHook, "acknowledge", lambda self, once: None)
+
+    def tasks(lease):
+        return [
+            HiveAcidOperator(task_id="o", sql="SELECT 1", lease=lease, hive_acid_conn_id=conn_id),
+            HiveAcidCompactOperator(task_id="c", table="db.u", lease=lease, hive_acid_conn_id=conn_id),
+        ]
+
+    for task in tasks("{{ ti.xcom_pull('grab') }}"):
+        task.lease = came_out
+        with pytest.raises(AirflowFailException, match=r"lease came out as None: .* Clear that task"):
+            task.execute(context_of())
+    assert engine.seen == []
+    assert client.compactions.show() == []
+    for task in tasks("{{ ti.xcom_pull('grab') or '' }}"):
+        task.lease = ""
+        task.execute(context_of())
+    assert engine.seen == [None]
 
 
 def test_a_job_is_stopped_when_its_lease_is_lost(conn_id, client, monkeypatch):
