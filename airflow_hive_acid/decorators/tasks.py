@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
 
 from airflow_hive_acid.airflow_versions import AirflowFailException
+from airflow_hive_acid.hooks.arguments import refused
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
 
@@ -84,7 +85,7 @@ class _SparkDecorated(DecoratedOperator, HiveAcidSparkOperator):
     ) -> None:
         names = list(inspect.signature(python_callable).parameters)
         if names[:1] != ["job"]:
-            raise ValueError(f"the first parameter of {python_callable.__name__} must be job, which it gets from us")
+            raise refused(self, f"the first parameter of {python_callable.__name__} must be job, which it gets from us")
         # Airflow checks the call against the signature, and knows nothing of the job.
         super().__init__(
             python_callable=python_callable, op_args=[None, *(op_args or ())], op_kwargs=op_kwargs, **kwargs
@@ -92,7 +93,9 @@ class _SparkDecorated(DecoratedOperator, HiveAcidSparkOperator):
 
     def _check_source(self, application: str | None, module: str | None) -> None:
         if application is not None or module is not None:
-            raise ValueError(f"task {self.task_id}: the function is the job; application and module do not go with it")
+            raise refused(
+                self, f"task {self.task_id}: the function is the job; application and module do not go with it"
+            )
 
     def call(self) -> Call:
         """The function's own text, without its decorators."""

@@ -16,7 +16,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_hive_acid.airflow_versions import is_made_of_mapped
+from airflow_hive_acid.airflow_versions import AirflowFailException, is_made_of_mapped
 from airflow_hive_acid.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
@@ -75,6 +75,15 @@ def check_parsed(task: Any, takes: Takes) -> None:
             _check(task, name, argument, value)
         if not templated and argument.made is not None and argument.allows(value):
             setattr(task, name, argument.made(value))
+
+
+def refused(task: Any, text: str) -> Exception:
+    """What the making of a task raises when its arguments do not go together.
+
+    :return: a ``ValueError``; of a mapped task, which is made when it runs, what Airflow does not try again.
+    """
+    error = InvalidArgumentsError(text)
+    return AirflowFailException(f"{type(error).__name__}: {text}") if is_made_of_mapped(task) else error
 
 
 def check_rendered(task: Any, takes: Takes) -> None:

@@ -22,6 +22,7 @@ from airflow_hive_acid.hooks.arguments import (
     optional_mapping,
     optional_text,
     optional_texts,
+    refused,
     some_text,
 )
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
@@ -95,9 +96,9 @@ class HiveAcidInsertOperator(HiveAcidOperator):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if sum(given is not None for given in (query, format, rows)) != 1:
-            raise ValueError(f"task {self.task_id} must be given exactly one of query, files with format, and rows")
+            raise refused(self, f"task {self.task_id} must be given exactly one of query, files with format, and rows")
         if format is None and (files is not None or options is not None or schema is not None):
-            raise ValueError(f"task {self.task_id}: files, options and schema need a format")
+            raise refused(self, f"task {self.task_id}: files, options and schema need a format")
         self.table = table
         self.query = query
         self.files = files
@@ -191,7 +192,7 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(sql="", **kwargs)
-        _check_where(self.task_id, where, everything)
+        _check_where(self, where, everything)
         self.table = table
         self.set = set
         self.values = values
@@ -237,7 +238,7 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(sql="", **kwargs)
-        _check_where(self.task_id, where, everything)
+        _check_where(self, where, everything)
         self.table = table
         self.where = where
         self.everything = everything
@@ -345,10 +346,12 @@ def checked_format(format: object) -> str:
     return format.lower() if "." not in format else format
 
 
-def _check_where(task_id: str, where: object, everything: bool) -> None:
+def _check_where(task: HiveAcidOperator, where: object, everything: bool) -> None:
     if (where is None) != everything:
         both = "not both" if everything else "or everything=True"
-        raise ValueError(f"task {task_id} must be given where, {both}: a forgotten condition would touch all rows")
+        raise refused(
+            task, f"task {task.task_id} must be given where, {both}: a forgotten condition would touch all rows"
+        )
 
 
 def _where(where: str | None, everything: bool) -> str | None:

@@ -12,6 +12,7 @@ from airflow_hive_acid.hooks.arguments import (
     optional_place,
     optional_text,
     place,
+    refused,
     some_text,
 )
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
@@ -81,7 +82,9 @@ class HiveAcidExportTableOperator(_CarriesTables):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if metadata_only and replication is None:
-            raise ValueError(f"task {self.task_id}: metadata_only is for replication; say what for (replication='…')")
+            raise refused(
+                self, f"task {self.task_id}: metadata_only is for replication; say what for (replication='…')"
+            )
         self.table = table
         self.location = location
         self.partitions = partitions
@@ -132,7 +135,7 @@ class HiveAcidImportTableOperator(_CarriesTables):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if table is None and (partitions or external):
-            raise ValueError(f"task {self.task_id}: partitions and external need the table they are of")
+            raise refused(self, f"task {self.task_id}: partitions and external need the table they are of")
         self.source = source
         self.table = table
         self.partitions = partitions

@@ -12,6 +12,7 @@ from airflow_hive_acid.hooks.arguments import (
     optional_text,
     optional_texts,
     place,
+    refused,
 )
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
@@ -73,11 +74,11 @@ class HiveAcidExportOperator(HiveAcidOperator):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if (query is None) == (table is None):
-            raise ValueError(f"task {self.task_id} must be given a query or a table, exactly one of them")
+            raise refused(self, f"task {self.task_id} must be given a query or a table, exactly one of them")
         if mode not in ("error", "overwrite"):
-            raise ValueError(f"mode of task {self.task_id} must be 'error' or 'overwrite', not {mode!r}")
+            raise refused(self, f"mode of task {self.task_id} must be 'error' or 'overwrite', not {mode!r}")
         if replace_anything and mode != "overwrite":
-            raise ValueError(f"task {self.task_id}: replace_anything needs mode='overwrite'")
+            raise refused(self, f"task {self.task_id}: replace_anything needs mode='overwrite'")
         self.path = path
         self.query = query
         self.table = table

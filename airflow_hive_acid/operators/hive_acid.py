@@ -29,6 +29,7 @@ from airflow_hive_acid.hooks.arguments import (
     optional_mapping,
     optional_text,
     optional_texts,
+    refused,
 )
 from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -142,13 +143,14 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         if on_rerun not in ("apply", "skip"):
-            raise ValueError(f"on_rerun of task {self.task_id} must be 'apply' or 'skip', not {on_rerun!r}")
+            raise refused(self, f"on_rerun of task {self.task_id} must be 'apply' or 'skip', not {on_rerun!r}")
         session = {"variables": variables, "settings": settings, "database": database}
         given = [name for name, value in session.items() if value is not None]
         if given and not self._has_script:
-            raise ValueError(
+            raise refused(
+                self,
                 f"task {self.task_id} has typed arguments and no script of yours: {given[0]} would change nothing; "
-                "leave it out, or use HiveAcidOperator"
+                "leave it out, or use HiveAcidOperator",
             )
         self.sql = sql
         self.one_transaction = one_transaction
@@ -171,12 +173,16 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         self._running: Running | None = None
         check_parsed(self, self._fields())
 
-    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
-        """Render, and tell Airflow's masker what is secret in the fields: logs and rendered fields show ``***``."""
-        super().render_template_fields(context, jinja_env)
+    def _do_render_template_fields(self, parent: Any, *arguments: Any, **named: Any) -> None:
+        """Render, and tell Airflow's masker what is secret in the fields: logs and rendered fields show ``***``.
+
+        Of a mapped task Airflow calls this, and not :meth:`render_template_fields`.
+        """
+        super()._do_render_template_fields(parent, *arguments, **named)
         from airflow_hive_acid.hooks.secrets import mask_secrets  # not needed to parse a DAG file
 
-        mask_secrets([getattr(self, name, None) for name in (*self.template_fields, "options")])
+        if parent is self:
+            mask_secrets([getattr(self, name, None) for name in (*self.template_fields, "options")])
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements.

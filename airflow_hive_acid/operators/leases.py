@@ -22,6 +22,7 @@ from airflow_hive_acid.hooks.arguments import (
     check_parsed,
     check_rendered,
     optional_texts,
+    refused,
     seconds,
     some_text,
     texts,
@@ -88,8 +89,8 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
         super().__init__(**kwargs)
         duration, wait = seconds_of(duration), seconds_of(wait)
         if not isinstance(poll_interval, int | float) or not 0 < poll_interval <= 10:
-            raise ValueError(
-                f"poll_interval of task {self.task_id} must be above 0 and at most 10, not {poll_interval!r}"
+            raise refused(
+                self, f"poll_interval of task {self.task_id} must be above 0 and at most 10, not {poll_interval!r}"
             )
         self.objects = objects
         self.type = type

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow_hive_acid.airflow_versions import seconds_of
-from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_texts, seconds, some_text
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_texts, refused, seconds, some_text
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class HiveAcidMirrorOperator(HiveAcidOperator):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if bootstrap and refuse_bootstrap:
-            raise ValueError(f"task {self.task_id}: bootstrap and refuse_bootstrap exclude each other")
+            raise refused(self, f"task {self.task_id}: bootstrap and refuse_bootstrap exclude each other")
         self.table = table
         self.target = target
         self.key = key
@@ -146,15 +146,18 @@ class HiveAcidMirrorCutOverOperator(HiveAcidOperator):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if action not in ("cut-over", "take-back", "retire"):
-            raise ValueError(
-                f"action of task {self.task_id} must be 'cut-over', 'take-back' or 'retire', not {action!r}"
+            raise refused(
+                self, f"action of task {self.task_id} must be 'cut-over', 'take-back' or 'retire', not {action!r}"
             )
         if discard and action != "take-back":
-            raise ValueError(f"task {self.task_id}: discard belongs to action='take-back'; with {action} leave it out")
+            raise refused(
+                self, f"task {self.task_id}: discard belongs to action='take-back'; with {action} leave it out"
+            )
         if kwargs.get("lease") is not None:
-            raise ValueError(
+            raise refused(
+                self,
                 f"task {self.task_id}: {action} takes a lease of its own, and would wait for this one: leave lease "
-                "out, and drop it before"
+                "out, and drop it before",
             )
         self.table = table
         self.target = target

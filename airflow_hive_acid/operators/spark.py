@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.hooks.arguments import Takes, check_parsed, mapping, optional_mapping, optional_text, some_text
+from airflow_hive_acid.hooks.arguments import (
+    Takes,
+    check_parsed,
+    mapping,
+    optional_mapping,
+    optional_text,
+    refused,
+    some_text,
+)
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document
 
 if TYPE_CHECKING:
@@ -72,7 +80,7 @@ class HiveAcidSparkOperator(HiveAcidOperator):
 
     def _check_source(self, application: str | None, module: str | None) -> None:
         if (application is None) == (module is None):
-            raise ValueError(f"task {self.task_id} must be given an application or a module, exactly one of them")
+            raise refused(self, f"task {self.task_id} must be given an application or a module, exactly one of them")
 
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Call the function, and make the changes it asks for.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.errors import HiveAcidError, UnsupportedStatementError
@@ -13,12 +14,13 @@ from airflow_hive_acid.hooks.arguments import (
     many,
     optional_mapping,
     optional_text,
+    refused,
 )
 from airflow_hive_acid.hooks.tasks import agent_info, fail_task, require_rendered, stop_on_kill, unique_scope
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from airflow.sdk import Context
 
@@ -89,23 +91,28 @@ class HiveAcidStreamOperator(HiveAcidOperator):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if self.lease is not None:
-            raise ValueError(
-                f"task {self.task_id}: lease would change nothing: the commits of a stream ask for none; leave it out"
+            raise refused(
+                self,
+                f"task {self.task_id}: lease would change nothing: the commits of a stream ask for none; leave it out",
             )
         described = {"source_format": source_format, "table": table, "stream": stream, "checkpoint": checkpoint}
         given = [name for name, value in described.items() if value is not None]
         if (application is None) == (not given):
-            raise ValueError(f"task {self.task_id} must be given an application, or {', '.join(described)}; not both")
+            raise refused(
+                self, f"task {self.task_id} must be given an application, or {', '.join(described)}; not both"
+            )
         lacking = [name for name in described if name not in given]
         if application is None and lacking:
-            raise ValueError(f"task {self.task_id} describes a query without {', '.join(lacking)}")
+            raise refused(self, f"task {self.task_id} describes a query without {', '.join(lacking)}")
         more = {
             "source_options": source_options, "source_schema": source_schema, "query": query, "interval": interval,
             "sink": sink,
         }  # fmt: skip
         useless = [name for name, value in more.items() if value is not None]
         if application is not None and useless:
-            raise ValueError(f"task {self.task_id}: {useless[0]} describes a query; an application has one of its own")
+            raise refused(
+                self, f"task {self.task_id}: {useless[0]} describes a query; an application has one of its own"
+            )
         self.application = application
         self.application_args = application_args
         self.source_format = source_format
@@ -119,14 +126,15 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         self.sink = sink
         self._runner: StreamRunner | None = None
         check_parsed(self, self.takes)
-        self._check_sink(sink or {})
+        if sink is None or isinstance(sink, Mapping):  # whatever else a mapped task is given is refused when it runs
+            self._check_sink(sink or {})
 
     def _check_sink(self, sink: Mapping[str, Any]) -> None:
         from airflow_hive_acid.format.streams import check_sink
 
         twice = next((name for name in ("table", "stream") if name in sink), None)
         if twice is not None:
-            raise ValueError(f"task {self.task_id}: sink names {twice}; give it as {twice}=")
+            raise refused(self, f"task {self.task_id}: sink names {twice}; give it as {twice}=")
         try:
             check_sink(sink)
             if sink.get("delete_when") is not None:
@@ -135,7 +143,7 @@ class HiveAcidStreamOperator(HiveAcidOperator):
 
                 row_condition(sink["delete_when"], "delete_when")
         except HiveAcidError as problem:
-            raise ValueError(f"task {self.task_id}, sink: {problem}") from None
+            raise refused(self, f"task {self.task_id}, sink: {problem}") from None
 
     @property
     def _has_script(self) -> bool:

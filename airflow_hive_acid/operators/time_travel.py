@@ -19,6 +19,7 @@ from airflow_hive_acid.hooks.arguments import (
     optional_place,
     optional_text,
     optional_texts,
+    refused,
     seconds,
     some_text,
     texts,
@@ -94,12 +95,12 @@ class HiveAcidChangesOperator(HiveAcidOperator):
     ) -> None:
         super().__init__(sql="", **kwargs)
         if (path is None) == (into is None):
-            raise ValueError(f"task {self.task_id} must be given a path or a table (into), exactly one of them")
+            raise refused(self, f"task {self.task_id} must be given a path or a table (into), exactly one of them")
         if into is not None and to_write_id is None:
             # A retry must ask for the same rows, or it could not be told from new work (R14).
-            raise ValueError(f"task {self.task_id}: into needs to_write_id, so that every try reads the same range")
+            raise refused(self, f"task {self.task_id}: into needs to_write_id, so that every try reads the same range")
         if mode not in ("error", "overwrite"):
-            raise ValueError(f"mode of task {self.task_id} must be 'error' or 'overwrite', not {mode!r}")
+            raise refused(self, f"mode of task {self.task_id} must be 'error' or 'overwrite', not {mode!r}")
         self.table = table
         self.from_write_id = from_write_id
         self.to_write_id = to_write_id

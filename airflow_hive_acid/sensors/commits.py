@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.faces import renamed
-from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_text, some_text
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, optional_text, refused, some_text
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.table_commits import CommitsQuestion, TableCommitTrigger, commits_question
@@ -60,9 +60,10 @@ class HiveAcidTableCommitSensor(MetastoreSensor):
     ) -> None:
         super().__init__(**kwargs)
         if self.mode == "reschedule" and after_write_id is None and not self.deferrable:
-            raise ValueError(
+            raise refused(
+                self,
                 f"task {self.task_id}: with mode='reschedule' the sensor would forget between its looks where it "
-                "began; give after_write_id, or deferrable=True"
+                "began; give after_write_id, or deferrable=True",
             )
         self.table = table
         self.partition = partition

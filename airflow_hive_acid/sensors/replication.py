@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.faces import renamed
-from airflow_hive_acid.hooks.arguments import Takes, check_parsed, seconds, some_text
+from airflow_hive_acid.hooks.arguments import Takes, check_parsed, refused, seconds, some_text
 from airflow_hive_acid.sensors.base import MetastoreSensor
 from airflow_hive_acid.triggers.replication import FreshQuestion, ReplicaFreshTrigger, fresh_question
 
@@ -49,7 +49,7 @@ class HiveAcidReplicationLagSensor(MetastoreSensor):
     ) -> None:
         super().__init__(**kwargs)
         if max_lag is None and up_to is None:
-            raise ValueError(f"task {self.task_id} must be given max_lag, up_to, or both")
+            raise refused(self, f"task {self.task_id} must be given max_lag, up_to, or both")
         self.policy = policy
         self.max_lag = seconds_of(max_lag)
         self.up_to = up_to

@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 
 import airflow_hive_acid.operators as operators
 import airflow_hive_acid.sensors as sensors
-from airflow_hive_acid.airflow_versions import AirflowFailException
+from airflow_hive_acid.airflow_versions import AirflowFailException, redact
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks import arguments
 from airflow_hive_acid.replication.policies.policy import policy
@@ -197,6 +197,51 @@ def test_what_a_mapped_task_is_given_is_checked_when_it_runs_and_not_tried_again
     assert task.wait == 60
     with pytest.raises(AirflowFailException, match="objects of task g is an empty list; give the tables"):
         task.execute(context())
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("HiveAcidOperator", {"on_rerun": "again"}, "on_rerun of task t must be 'apply' or 'skip'"),
+        ("HiveAcidInsertOperator", {"query": None}, "exactly one of query, files with format, and rows"),
+        ("HiveAcidDeleteOperator", {"where": None}, "a forgotten condition would touch all rows"),
+        ("HiveAcidExportOperator", {"mode": "append"}, "mode of task t must be 'error' or 'overwrite'"),
+        ("HiveAcidExportTableOperator", {"metadata_only": True}, "metadata_only is for replication"),
+        ("HiveAcidChangesOperator", {"into": "db.u"}, "a path or a table"),
+        ("HiveAcidSparkOperator", {"application": "/a.py"}, "an application or a module, exactly one"),
+        ("HiveAcidMirrorOperator", {"bootstrap": True, "refuse_bootstrap": True}, "exclude each other"),
+        ("HiveAcidMirrorCutOverOperator", {"action": "undo"}, "action of task t must be 'cut-over'"),
+        ("HiveAcidStreamOperator", {"interval": "1 second"}, "interval describes a query"),
+        ("HiveAcidGrabLeaseOperator", {"poll_interval": 11}, "poll_interval of task t must be above 0"),
+        ("HiveAcidReplicationLagSensor", {"max_lag": None}, "must be given max_lag, up_to, or both"),
+        ("HiveAcidTableCommitSensor", {"mode": "reschedule", "deferrable": False}, "would forget between its looks"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_not_tried_again(name: str, given: dict[str, Any], words: str) -> None:
+    """A DAG file with such a task is refused; of a mapped task they are known when it runs, and is made."""
+    whole = {**NEEDED[name], **given}
+    with pytest.raises(ValueError, match=words):
+        kind_of(name)(task_id="t", **whole)
+    field, value = next(iter(given.items()))
+    rest = {each: whole[each] for each in whole if each != field}
+    with DAG("d", schedule=None):
+        mapped: Any = kind_of(name).partial(task_id="t", **rest).expand(**{field: [value]})
+    with pytest.raises(AirflowFailException, match=f"InvalidArgumentsError: .*{words}"):
+        mapped.unmap({field: value})
+
+
+def test_secrets_of_mapped_tasks_are_masked() -> None:
+    """Airflow renders the task of a mapped one by itself, not by the task's own method."""
+    secret = "hunter2-of-the-mapped"
+    with DAG("d", schedule=None) as dag:
+        mapped: Any = operators.HiveAcidOperator.partial(task_id="t").expand_kwargs([{"sql": "SELECT 1"}])
+    task = mapped.unmap({"sql": "CREATE TEMPORARY VIEW v USING jdbc OPTIONS (password '{{ secret }}')"})
+    task._do_render_template_fields(
+        parent=task, template_fields=task.template_fields, context={"secret": secret},
+        jinja_env=dag.get_template_env(), seen_oids=set(),
+    )  # fmt: skip
+    assert secret in task.sql
+    assert secret not in redact(task.sql)
 
 
 class FindsItsScript(operators.HiveAcidOperator):
