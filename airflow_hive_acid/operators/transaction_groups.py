@@ -125,8 +125,12 @@ class HiveAcidTransaction(TaskGroup):
         self.commit >> self.end.as_teardown(setups=self.begin)
 
     def _document(self) -> str:
-        """A template, because an argument that is an output would make every task a direct successor of the begin."""
-        return f"{{{{ ti.xcom_pull(task_ids='{self.begin.task_id}') | tojson }}}}"
+        """A template, because an argument that is an output would make every task a direct successor of the begin.
+
+        In a mapped task group each index has a transaction of its own.
+        """
+        of_index = "" if self.begin.get_closest_mapped_task_group() is None else ", map_indexes=ti.map_index"
+        return f"{{{{ ti.xcom_pull(task_ids='{self.begin.task_id}'{of_index}) | tojson }}}}"
 
     def _make_member(self, task: Any) -> None:
         """Let one of our operators work in the transaction; others are part of the group only."""

@@ -134,7 +134,7 @@ class HiveAcidBeginTransactionOperator(HiveAcidOperator):
 
     def _check_try_before(self, context: Context, begin: str, end: str) -> None:
         """Skip this try unless the one before was aborted because of a failure that trying again can mend."""
-        ended = context["ti"].xcom_pull(task_ids=end)
+        ended = _told(context, _states(context, [end]), end)
         if ended is None:
             raise AirflowSkipException(f"{begin} has begun nothing, so there is nothing to be tried again")
         if ended["state"] == "committed":
@@ -327,20 +327,12 @@ class HiveAcidTransactionOutcomeOperator(BaseOperator):
 
         :raises AirflowFailException: when no try was committed; says why the last one was not.
         """
-        instance = context["ti"]
         why = "none of its tries has begun"
         states = _states(context, [task_id for ids in self.tries for task_id in ids])
-
-        def told(task_id: str, key: str = "return_value", state: str = "success") -> Any:
-            # What a task has told before it was cleared stays where it has not run again since.
-            mapped = f"{task_id}_{instance.map_index}"
-            is_now = states.get(mapped, states.get(task_id)) == state
-            return instance.xcom_pull(task_ids=task_id, key=key) if is_now else None
-
         for number, (begin, commit, end) in enumerate(self.tries, start=1):
-            if told(begin, _SKIPPED, "skipped"):
+            if _told(context, states, begin, _SKIPPED, "skipped"):
                 raise AirflowSkipException("it was committed before, and on_rerun says to skip it then")
-            committed, ended = told(commit), told(end)
+            committed, ended = _told(context, states, commit), _told(context, states, end)
             if committed is not None:
                 return {"try": number, **committed}
             if ended is not None:
@@ -353,6 +345,22 @@ def _states(context: Context, task_ids: Sequence[str]) -> dict[str, str]:
     instance: Any = context["ti"]
     found = instance.get_task_states(dag_id=instance.dag_id, task_ids=list(task_ids), run_ids=[instance.run_id])
     return {name: str(state) for name, state in found.get(instance.run_id, {}).items()}
+
+
+def _told(
+    context: Context, states: Mapping[str, str], task_id: str, key: str = "return_value", state: str = "success"
+) -> Any:
+    """What a task of the group has told; in a mapped task group the one of the same index.
+
+    What it told before it was cleared stays where it has not run again since: that is nothing.
+
+    :param states: as of :func:`_states`.
+    :param state: in which it is when it has told.
+    """
+    instance: Any = context["ti"]
+    if states.get(f"{task_id}_{instance.map_index}", states.get(task_id)) != state:
+        return None
+    return instance.xcom_pull(task_ids=task_id, key=key, map_indexes=instance.map_index)
 
 
 def may_retry(error: str | None, retry_on: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, task, task_group
 
 from airflow_hive_acid.airflow_versions import (
     AirflowException,
@@ -113,6 +113,32 @@ def test_group_commits_two_tables_and_its_tasks_see_each_other(client: Any, spar
     (view,) = spark.specs[-1].views
     assert begun["write_ids"]["sales.orders"] == 1
     assert view.snapshot.write_ids.startswith("sales.orders:1:")
+    assert client.show_locks() == []
+
+
+def test_each_index_of_a_mapped_task_group_has_a_transaction_of_its_own(
+    client: Any, spark: Any, registered: Any
+) -> None:
+    """A task of index 1 fails; index 0 commits, and nobody ends what is not his."""
+
+    @task
+    def breaks(number: int) -> None:
+        if number == 1:
+            raise ValueError("a reason of its own")
+
+    @task_group
+    def each(number: int) -> None:
+        for txn in hive_acid_transaction_tries("load", tables=TABLES, tries=2, retry_delay=timedelta()):
+            with txn:
+                HiveAcidOperator(task_id="orders", sql="INSERT INTO sales.orders VALUES (1)") >> breaks(number)
+
+    with DAG("shared_mapped_group", schedule=None) as dag:
+        each.expand(number=[0, 1])
+    state = {(i.task_id, i.map_index): str(i.state) for i in registered(dag).test().get_task_instances()}
+    assert [state["each.load.outcome", index] for index in (0, 1)] == ["success", "failed"]
+    assert [state[f"each.load.try_{number}.commit", 0] for number in (1, 2)] == ["success", "skipped"]
+    assert [state[f"each.load.try_{number}.commit", 1] for number in (1, 2)] == ["upstream_failed", "skipped"]
+    assert states(client) == ["COMMITTED", "ABORTED"]
     assert client.show_locks() == []
 
 

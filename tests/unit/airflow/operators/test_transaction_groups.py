@@ -176,7 +176,8 @@ class Instance(SimpleNamespace):
 
     dag_id, run_id, map_index, states = "d", "r", -1, {}
 
-    def xcom_pull(self, task_ids, key="return_value"):
+    def xcom_pull(self, task_ids, key="return_value", *, map_indexes):
+        assert map_indexes == self.map_index
         return self.xcoms.get((task_ids, key))
 
     def get_task_states(self, dag_id, task_ids, run_ids):
@@ -202,6 +203,19 @@ def test_next_try_begins_after_a_conflict_only_and_after_a_pause():
     with pytest.raises(TaskDeferred) as deferred:
         run({**ended, "error": "WriteConflictError"})
     assert isinstance(deferred.value.trigger, PauseTrigger)
+
+
+def test_next_try_does_not_begin_for_what_the_one_before_told_before_it_was_cleared():
+    """
+    t1  try 1 meets a conflict, try 2 commits; somebody clears the group with what comes before it
+    t2  what comes before it fails: try 1 does not begin, and what its end had told in t1 is still there
+    """
+    begin = HiveAcidBeginTransactionOperator(task_id="begin", tables=TABLES, after=("b", "e"), pause=60)
+    ended = {"txn_id": 7, "state": "aborted", "error": "WriteConflictError", "reason": "why"}
+    with pytest.raises(AirflowSkipException, match="b has begun nothing"):
+        begin.execute({
+            "ti": Instance(xcoms={("e", "return_value"): ended}, states={"e": "upstream_failed"})
+        })  # fmt: skip
 
 
 def test_outcome_says_which_try_was_committed_or_why_none_was():
