@@ -26,10 +26,13 @@ from airflow_hive_acid.filesystem.uploads import abort_left, abort_named
 from airflow_hive_acid.maintenance.warehouse.ddl_work import finish, give_up
 from airflow_hive_acid.maintenance.warehouse.places import absence_of
 from airflow_hive_acid.maintenance.warehouse.uploads import MOST_ELSEWHERE
+from airflow_hive_acid.metastore.replica import is_sync_under_way
 from airflow_hive_acid.metastore.txns import COMPACT_KIND, DDL_KIND, JobState, left_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from sqlalchemy import Connection
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.filesystem.plain_publishing import PlainManifest
@@ -140,12 +143,17 @@ def finish_jobs(client: MetastoreClient, filesystem: Filesystem) -> FenceReport:
     """Remove what committed txns have left to remove: files that an overwrite of a plain table replaced, directories
     that DDL has moved out of the way. Its own process does so after its commit, unless it failed or died there.
 
+    Records of compactions stay as long as a sync of a replica is under way: it has to find what it has not seen.
+
     :return: with those that could not be finished as ``alive``; their records stay.
     """
     unfinished: list[tuple[Job, str]] = []
     done: list[Job] = []
     deleted: list[Job] = []
-    for job in client.jobs.to_finish():
+    jobs = client.jobs.to_finish()
+    # After the jobs were read: a sync that begins only now sees what they did.
+    kept = any(job.kind == COMPACT_KIND for job in jobs) and client.database.read(partial(_is_watched, client))
+    for job in jobs:
         found = False
         try:
             if job.kind == DDL_KIND:
@@ -157,10 +165,15 @@ def finish_jobs(client: MetastoreClient, filesystem: Filesystem) -> FenceReport:
             log.warning("what job %s of txn %d replaced could not be removed: %s", job.job_id, job.txn_id, error)
             unfinished.append((job, f"{type(error).__name__}: {error}"))
         else:
-            client.jobs.finished(job.job_id)
-            done.append(job)
+            if not (kept and job.kind == COMPACT_KIND):
+                client.jobs.finished(job.job_id)
+                done.append(job)
             deleted += [job] if found else []
     return FenceReport(tuple(done), tuple(unfinished), deleted=tuple(deleted))
+
+
+def _is_watched(client: MetastoreClient, connection: Connection) -> bool:
+    return client.database.features(connection).replication and is_sync_under_way(connection)
 
 
 def _fence(client: MetastoreClient, filesystem: Filesystem, job: Job, why: str) -> str | None:

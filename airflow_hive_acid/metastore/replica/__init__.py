@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         unmap,
     )
     from airflow_hive_acid.metastore.replica.advances import Advance, TableAdvance, Written
+    from airflow_hive_acid.metastore.replica.compactions import is_sync_under_way
     from airflow_hive_acid.metastore.replica.overwritten import OVERWRITTEN, cut_run, overwritten_runs
     from airflow_hive_acid.metastore.replica.records import (
         TARGET_FOR,
@@ -64,6 +65,7 @@ else:
             "ended_here": "waiting",
             "forget_records": "records",
             "given_up": "waiting",
+            "is_sync_under_way": "compactions",
             "mark_failed_over": "records",
             "mark_target": "records",
             "note_state": "records",
@@ -104,6 +106,7 @@ __all__ = [
     "ended_here",
     "forget_records",
     "given_up",
+    "is_sync_under_way",
     "mark_failed_over",
     "mark_target",
     "note_state",

@@ -3,6 +3,10 @@
 Mostly that does no harm: what the replica compacts ends below the write ids that are new. But a base without rows (the
 source was emptied without a write id) and a compacted delta of an insert-only table hide what is here of old write ids.
 A compaction that has read those before would show them again.
+
+What tells of a compaction that has ended must outlive its txn, which Hive forgets within seconds. Mostly that is its
+request, queued or ended. A Worker of ours that makes many deltas fewer first (``hive.compactor.max.num.delta``) does so
+in txns that no request names; of those the job's record tells, which stays as long as a sync is under way.
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
+    HIVE_ACID_JOB,
     TXN_COMPONENTS,
     TXNS,
 )
+from airflow_hive_acid.metastore.schema.replication_acid import HIVE_ACID_REPL_SYNC
+from airflow_hive_acid.metastore.txns.jobs import COMPACT_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidTxnList
     from airflow_hive_acid.metastore.names.objects import TableName
 
-_Q, _C, _TC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, TXN_COMPONENTS.c
+_Q, _C, _TC, _J = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, TXN_COMPONENTS.c, HIVE_ACID_JOB.c
 _KINDS = (int(TxnType.COMPACTION), int(TxnType.REBALANCE_COMPACTION))
 _NAMED = select(_TC.TC_TXNID).where(_TC.TC_TXNID == TXNS.c.TXN_ID)
 _OF_TABLE = (_TC.TC_DATABASE == bindparam("db"), _TC.TC_TABLE == bindparam("tbl"))
@@ -40,9 +47,22 @@ _UNDER_WAY = select(TXNS.c.TXN_ID).where(
 _WAITING = select(_Q.CQ_TXN_ID).where(
     _Q.CQ_DATABASE == bindparam("db"), _Q.CQ_TABLE == bindparam("tbl"), _Q.CQ_STATE == "r", _Q.CQ_TXN_ID.is_not(None)
 )
-_CLEANED = select(_C.CC_TXN_ID).where(
-    _C.CC_DATABASE == bindparam("db"), _C.CC_TABLE == bindparam("tbl"), _C.CC_STATE == "s", _C.CC_TXN_ID.is_not(None)
+#: Whatever its end: the clean-up of a compaction that has committed may be given up, or be refused.
+_ENDED = select(_C.CC_TXN_ID).where(
+    _C.CC_DATABASE == bindparam("db"), _C.CC_TABLE == bindparam("tbl"), _C.CC_TXN_ID.is_not(None)
 )
+_RECORDED = select(_J.HAJ_TXNID).where(
+    _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"), _J.HAJ_STATE == "c",
+    _J.HAJ_KIND == COMPACT_KIND,
+)  # fmt: skip
+_UNDER_WAY_HERE = select(HIVE_ACID_REPL_SYNC.c.HRS_POLICY).where(
+    HIVE_ACID_REPL_SYNC.c.HRS_TABLES != "[]", HIVE_ACID_REPL_SYNC.c.HRS_FAILED_OVER.is_(None)
+)
+
+
+def is_sync_under_way(connection: Connection) -> bool:
+    """Whether a sync has begun here, by which compactions that commit meanwhile must be found."""
+    return connection.execute(_UNDER_WAY_HERE).first() is not None
 
 
 def require_no_compaction(connection: Connection, tables: Sequence[TableName], seen: ValidTxnList) -> None:
@@ -58,8 +78,11 @@ def require_no_compaction(connection: Connection, tables: Sequence[TableName], s
     for table in tables:
         place = {"db": table.database, "tbl": table.name}
         found = set(connection.execute(_UNDER_WAY, place).scalars())
-        ended = {*connection.execute(_WAITING, place).scalars(), *connection.execute(_CLEANED, place).scalars()}
-        found |= {txn_id for txn_id in ended if not seen.is_valid(txn_id)}
+        ended = {
+            txn_id for named in (_WAITING, _ENDED, _RECORDED) for txn_id in connection.execute(named, place).scalars()
+        }
+        # What was aborted then has left nothing.
+        found |= {txn_id for txn_id in ended if not (seen.is_valid(txn_id) or seen.is_aborted(txn_id))}
         if found:
             raise CopyFailedError(
                 f"txn {min(found)} compacts {table} here, or has just done so, and has read rows that the sync hides; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -130,7 +131,7 @@ def compact(site: Site, table: str = T, *, major: bool, partition: str = "", cle
     ids = client.get_valid_write_ids(table, client.get_valid_txns(txn))[table].for_compactor()
     place = path_of(client.catalog.get_table(table).location) / partition
     state = acid_state(listing(place), ids, client.get_valid_txns(txn))
-    lines = _lines(place, state, ids)
+    lines = _lines(place, state if major else replace(state, base=None, originals=()), ids)
     if major:
         gone = {x.split("-", 1)[1] for x in lines if "-" in x}
         made = base_name(ids.high_watermark, txn)

@@ -360,7 +360,8 @@ def test_the_txn_of_a_sync_is_remembered_while_something_may_carry_its_id(client
 
 @pytest.mark.rule("R4")
 @pytest.mark.every_database
-def test_compactions_that_a_sync_has_not_seen_refuse_it(client: MetastoreClient) -> None:
+@pytest.mark.parametrize("end", ["mark_cleaned", "mark_failed", "mark_refused"])
+def test_compactions_that_a_sync_has_not_seen_refuse_it(client: MetastoreClient, end: str) -> None:
     table(client)
     of_t, of_u = TableName("default", "t"), TableName("default", "u")
     before = client.get_valid_txns()
@@ -383,8 +384,22 @@ def test_compactions_that_a_sync_has_not_seen_refuse_it(client: MetastoreClient)
     assert not refused(of_u, before)
     client.compactions.mark_compacted(request, txn_id)
     client.commit_txn(txn_id)
-    for cleaned in (False, True):
-        if cleaned:
-            client.compactions.mark_cleaned(client.compactions.get(request.id))
+    for has_ended in (False, True):
+        if has_ended:
+            why = () if end == "mark_cleaned" else ("its clean-up is given up",)
+            getattr(client.compactions, end)(client.compactions.get(request.id), *why)
         assert refused(of_t, before)
         assert not refused(of_t, client.get_valid_txns())
+
+
+@pytest.mark.rule("R4")
+def test_a_compaction_that_was_aborted_before_a_sync_looked_refuses_nothing(client: MetastoreClient) -> None:
+    table(client)
+    client.compactions.enqueue("default.t")
+    request = client.compactions.claim("worker")
+    txn_id = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=0, txn_id=txn_id)
+    client.compactions.mark_failed(request, "a test")
+    client.abort_txn(txn_id)
+    seen = client.get_valid_txns()
+    client.database.run(lambda connection: require_no_compaction(connection, [TableName("default", "t")], seen))
