@@ -118,6 +118,7 @@ _WITHOUT_TXN = (
     )
     .with_for_update()
 )
+#: A part that is done has committed, and is forgotten within seconds: then nothing may tell of a claim any more.
 _LAST_TXN = (
     select(TXNS.c.TXN_STATE, case((TXNS.c.TXN_LAST_HEARTBEAT > clock_ms() - bindparam("timeout"), 1), else_=0))
     .where(TXNS.c.TXN_AGENT_INFO == bindparam("agent"), TXNS.c.TXN_STARTED >= bindparam("start"))
@@ -214,6 +215,10 @@ def requeue_timed_out(connection: Connection, timeout_ms: int) -> list[int]:
 def requeue_of_dead(connection: Connection, txn_timeout_ms: int) -> list[int]:
     """Give back requests of Workers of ours whose txn is aborted or forgotten, and silent for so long.
 
+    Of one that has not said in which txn it ends the request, the last one counts, if that is remembered. A Worker
+    opens its next one at once; one that was only held up finds out before it changes anything that the request is not
+    its own.
+
     A Hive's worker is given its whole time: when it ends after all, it ends whatever has its request's id by then. One
     whose Worker was told to end it ends now.
     """
@@ -221,8 +226,8 @@ def requeue_of_dead(connection: Connection, txn_timeout_ms: int) -> list[int]:
     found = list(connection.execute(_OF_DEAD, given).scalars())
     for request_id, worker_id, start in connection.execute(_WITHOUT_TXN, given).all():
         of_claim = {"agent": agent_of(request_id, worker_id), "start": start}
-        last = connection.execute(_LAST_TXN, {**given, **of_claim}).first()
-        if last is not None and tuple(last) == ("a", 0):
+        state, is_heard = connection.execute(_LAST_TXN, {**given, **of_claim}).first() or ("c", 0)
+        if state != "o" and not is_heard:
             found.append(request_id)
     return _requeue(connection, found)
 

@@ -281,7 +281,7 @@ def test_the_request_of_a_worker_that_died_before_it_said_its_txn_is_given_back(
     """
     t1  a Worker begins, or makes many deltas fewer, and dies
     t2              its txn is aborted after hive.txn.timeout
-    t3                      its next attempt takes the request up, and has no txn yet: the earlier one's says nothing
+    t3                      its next attempt takes the request up, and has no txn yet
     t4                              that has one, and dies like the first
     """
     client.compactions.enqueue(T)
@@ -296,14 +296,48 @@ def test_the_request_of_a_worker_that_died_before_it_said_its_txn_is_given_back(
     assert client.compactions.requeue_of_dead(60_000) == []  # claimed a short while ago
     (held,) = client.compactions.of_worker("@a")
     assert client.compactions.retake(held) is not None
+    assert client.compactions.requeue_of_dead(5000) == []  # the earlier one's txn says nothing
     change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 7000))
-    assert client.compactions.requeue_of_dead(5000) == []
     second = client.open_txn(type=TxnType.COMPACTION, agent_info=agent_of(1, "@a"))
     client.abort_txn(second)
     assert client.compactions.requeue_of_dead(5000) == []  # it may still notice
     change(client, sa.update(TXNS).where(TXNS.c.TXN_ID == second).values(TXN_LAST_HEARTBEAT=1000))
     assert client.compactions.requeue_of_dead(5000) == [1]
     assert client.compactions.claim("@b") is not None
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("forgotten", [False, True], ids=["remembered", "forgotten"])
+def test_the_request_of_a_worker_that_died_between_two_parts_is_given_back(
+    client: MetastoreClient, *, forgotten: bool
+) -> None:
+    """
+    t1  a Worker has made some of many deltas fewer: that txn has committed
+    t2  it works on the next ones, or is just about to begin with them
+    t3              it dies before it begins: there may be no txn any more that tells of it
+    """
+    client.compactions.enqueue(T)
+    request = client.compactions.claim("@a")
+    assert request is not None
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 10_000))
+    (request,) = client.compactions.of_worker("@a")
+
+    def part() -> int:
+        txn = client.open_txn(type=TxnType.COMPACTION, agent_info=agent_of(1, "@a"))
+        client.compactions.update_state(request, highest_write_id=1, txn_id=txn, partial_result=True)
+        return txn
+
+    client.commit_txn(part())
+    assert client.compactions.requeue_of_dead(5000) == []  # it goes on
+    second = part()
+    silent = sa.update(TXNS).values(TXN_LAST_HEARTBEAT=1000)
+    change(client, silent)
+    assert client.compactions.requeue_of_dead(5000) == []
+    client.commit_txn(second)
+    change(client, sa.delete(TXNS).where(TXNS.c.TXN_STATE == "c") if forgotten else silent)
+    assert client.compactions.requeue_of_dead(5000) == [1]
+    with pytest.raises(NoSuchObjectError, match="given to somebody else"):
+        part()
 
 
 def test_a_worker_that_may_still_notice_that_its_txn_was_aborted_keeps_its_request(client: MetastoreClient) -> None:
