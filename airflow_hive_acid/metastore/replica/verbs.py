@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.txns.opens import open_in_time
 from airflow_hive_acid.metastore.txns.write_ids import max_allocated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -90,13 +90,20 @@ class Replica:
             lambda connection: replicas.mapped(connection, self._policy, [source_txn]).get(source_txn)
         )
 
-    def name_places(self, txn_id: int, places: Iterable[tuple[str, str | None, int]]) -> None:
+    def name_places(
+        self,
+        txn_id: int,
+        places: Iterable[tuple[str, str | None, int]],
+        require: Callable[[Connection], object] = lambda _connection: None,
+    ) -> None:
         """Record where a txn of a sync is about to put directories that carry its id, as a compaction does.
 
         Before it does: whoever aborts the txn then, a Hive's reaper among them, leaves it behind as aborted until a
         Cleaner has removed them. A txn that is forgotten counts as committed, and they would be seen (R4).
 
         :param places: table, partition and largest write id of what goes there.
+        :param require: asked first, in the same transaction, whether the sync still counts: another one that brings the
+            same state has the same txn, and these places would take the place of its own (R5).
         :raises TxnAbortedError: when it is aborted; :raises NoSuchTxnError: when it has ended.
         """
         rows = [
@@ -108,13 +115,14 @@ class Replica:
         ]  # fmt: skip
 
         def operation(connection: Connection) -> None:
+            require(connection)
             step = txns.lock_txn_step(txn_id)
             txns.require_open(connection, txn_id, connection.execute(step.statement, dict(step.parameters)).all())
             unname_places(connection, txn_id)  # a repeated call, or those of a sync that was killed
-            connection.execute(insert(TXN_COMPONENTS), rows)
+            if rows:
+                connection.execute(insert(TXN_COMPONENTS), rows)
 
-        if rows:
-            self._client.database.run(operation)
+        self._client.database.run(operation)
 
     def allocate_write_ids(self, table: str, writes: Iterable[tuple[int, int]]) -> dict[int, int]:
         """Give the txns the source's write ids.

@@ -430,7 +430,8 @@ class _Sync:
         """The sync txn, as late as can be: readers that begin after it and look before the end are told to retry."""
         replica = self._client.replica(self._policy)
         sync_txn = replica.open_txns([-state.state_id])[0]
-        replica.name_places(sync_txn, [place for target in targets for place in target.mapped_places()])
+        places = [place for target in targets for place in target.mapped_places()]
+        replica.name_places(sync_txn, places, lambda conn: require_attempt(conn, self._policy, self._attempt))
         keep_cleaner_away(self._target, sync_txn, [t.name for t in targets if t.source.places.keys() - t.places.keys()])
         return sync_txn
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import (
     CopyFailedError,
@@ -16,6 +17,8 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.replica.records import read_sync
+from airflow_hive_acid.metastore.replica.verbs import Replica
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
 from airflow_hive_acid.replication.acid import sync as acid_sync
 from airflow_hive_acid.replication.acid.sync import sync_tables
 from airflow_hive_acid.replication.cycles.failover import fail_over
@@ -91,6 +94,50 @@ def test_a_sync_with_an_older_snapshot_does_not_undo_one_that_has_ended(
     write(primary, "c")
     sync(primary, replica)
     assert rows(replica) == rows(primary)
+
+
+@pytest.mark.rule("R4")
+def test_a_sync_that_was_taken_over_does_not_rename_the_places_of_the_one_that_counts(
+    primary: Site, replica: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both bring the same state, so they have the same txn; its places are what keeps it from being forgotten.
+
+    t1  A is about to open its txn
+    t2              B takes over, with one table more, opens it, and dies with its directories in place
+    t3  A goes on: the places are B's
+    """
+    tables = (T, "default.u")
+    for table in tables:
+        create(primary, table)
+        write(primary, "a", table=table)
+        compact(primary, table, major=True, clean=True)
+    opened = Replica.open_txns
+    named: list[list[str]] = []
+
+    def killed(name: str) -> None:
+        if name == "advance":
+            raise KeyboardInterrupt(name)
+
+    def places() -> list[str]:
+        c = TXN_COMPONENTS.c
+        found = sa.select(c.TC_TABLE).where(c.TC_OPERATION_TYPE == "c").order_by(c.TC_TABLE)
+        return list(replica.client.database.read(lambda connection: connection.execute(found).scalars().all()))
+
+    def taken_over_first(self: Replica, ids: Any) -> list[int]:
+        if not named:
+            named.append([])
+            with pytest.raises(KeyboardInterrupt):
+                sync_tables(primary, replica, POLICY, tables, step=killed)
+            named.append(places())
+        return opened(self, ids)
+
+    monkeypatch.setattr(Replica, "open_txns", taken_over_first)
+    with pytest.raises(ReplicationBusyError, match="taken over"):
+        sync(primary, replica)
+    assert places() == named[1] == ["t", "u"]
+    sync_tables(primary, replica, POLICY, tables)
+    for table in tables:
+        assert rows(replica, table) == rows(primary, table)
 
 
 @pytest.mark.rule("R17")
