@@ -7,6 +7,7 @@ makes one commit. What it reports is noted here; if we die before, the target st
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,11 @@ from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, Mirro
 from airflow_hive_acid.format.mirrors import MirrorState, MirrorTarget, Todo, checked_key, decide
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.mirrors.reports import MirrorReport, Verification
-from airflow_hive_acid.mirrors.source import look
+from airflow_hive_acid.mirrors.source import is_other_log, latest_event, look
 from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
@@ -72,12 +72,16 @@ def run_mirror(
                 return MirrorReport(
                     name, place, decision.todo.value, decision.reason, state.write_id, state.key, spark=False
                 )
-        with open_engine() as engine:
-            told = _in_reader(
-                client, engine, name, "follow",
-                {"target": place, "key": None if wanted is None else list(wanted), "sequence": record.sequence,
-                 "again": bootstrap, "refuse": refuse_bootstrap},
-            )  # fmt: skip
+        with open_engine() as engine, _reader(client, engine, name) as call:
+            asked = {
+                "target": place, "key": None if wanted is None else list(wanted), "sequence": record.sequence,
+                "again": bootstrap, "refuse": refuse_bootstrap, "event": latest_event(client),
+                "known": None if state is None else state.event,
+            }  # fmt: skip
+            told = call("follow", asked)
+            # The target has a state that is not noted here: of a run that died, or from before a restore.
+            if (event := told.get("unknown")) is not None:
+                told = call("follow", {**asked, "other_log": is_other_log(client, event)})
     except HiveAcidError as failure:
         _note_failure(client, name, place, failure)
         raise
@@ -98,7 +102,8 @@ def verify_mirror(client: MetastoreClient, engine: Engine, table: str, target: s
     """
     name, place = str(table_name(table)), str(MirrorTarget.parse(target))
     look(client, name)  # before anything is started for a name that is none
-    told = _in_reader(client, engine, name, "verify", {"target": place})
+    with _reader(client, engine, name) as call:
+        told = call("verify", {"target": place})
     client.mirrors.register(name, place, client.user)
     state = MirrorState.parse(told["state"])
     client.mirrors.note_verified(name, place, told["differ"], told["different"])
@@ -119,24 +124,27 @@ def _require_not_primary(client: MetastoreClient, target: str, table: str) -> No
             )
 
 
-def _in_reader(
-    client: MetastoreClient, engine: Engine, table: str, function: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
-    """Call a function of the job as a reader of the table."""
+@contextlib.contextmanager
+def _reader(client: MetastoreClient, engine: Engine, table: str) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
+    """A reader of the table, in which functions of the job are called, each with arguments."""
     with engine.begin({table: "select"}) as reader:
         seen = look(client, table, reader.snapshot(table))
         given = {
             "source": seen.source.to_document(), "cleaned": seen.cleaned, "partition_ids": seen.partition_ids,
             "altered": seen.altered,
         }  # fmt: skip
-        call = Call(
-            f"mirror of {table}", {table: "select"}, module=_MODULE, function=function, arguments={**arguments, **given}
-        )
-        rows = reader.call(call).rows
-    if rows is None:
-        raise AssertionError("a job without an answer")
-    found: dict[str, Any] = json.loads(rows.rows[0][0])
-    return found
+
+        def call(function: str, arguments: dict[str, Any]) -> Any:
+            asked = Call(
+                f"mirror of {table}", {table: "select"}, module=_MODULE, function=function,
+                arguments={**arguments, **given},
+            )  # fmt: skip
+            rows = reader.call(asked).rows
+            if rows is None:
+                raise AssertionError("a job without an answer")
+            return json.loads(rows.rows[0][0])
+
+        yield call
 
 
 def _state(record: Mirror) -> MirrorState | None:

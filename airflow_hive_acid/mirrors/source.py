@@ -14,8 +14,11 @@ from airflow_hive_acid.format.changes import as_of, complete_up_to
 from airflow_hive_acid.format.mirrors import SourceTable, partition_digests
 from airflow_hive_acid.metastore.listing import cleaned_up_to, newest_rebalance
 from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.metastore.notifications import is_another_log
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
@@ -79,3 +82,22 @@ def look(client: MetastoreClient, table: str, write_ids: ValidWriteIdList | None
     noted = not client.database.layout().lacks("PARTITIONS", "WRITE_ID")
     altered = {p.name: p.write_id for p in partitions} if noted else {}
     return Seen(source, cleaned, {p.name: p.id for p in partitions}, altered)
+
+
+def latest_event(client: MetastoreClient) -> tuple[int, int] | None:
+    """The latest event of the source's log and when it was written; None when it is not there (any more).
+
+    To be asked behind the look: whoever restores the metastore to before what was seen there loses it.
+    """
+    if not client.database.read(client.notifications.enabled):
+        return None
+    event_id = client.notifications.current_event_id()
+    _, time = client.notifications.end(event_id)
+    return None if time is None else (event_id, time)
+
+
+def is_other_log(client: MetastoreClient, event: Sequence[int]) -> bool:
+    """Whether the source's log has another event where it had this one, or none yet; of a purged one nobody knows."""
+    event_id, noted = event
+    last, time = client.notifications.end(event_id)
+    return event_id > last or is_another_log(noted, time)

@@ -93,11 +93,14 @@ class MirrorState:
     :param source: the table as it was.
     :param key: the key columns; none: rows are known by their ROW__ID.
     :param sequence: number of this state, one more than that of the state before.
+    :param event: the source's latest event then, and when it was written: its log is known again by that. None: there
+        was none.
     """
 
     source: SourceTable
     key: tuple[str, ...]
     sequence: int
+    event: tuple[int, int] | None = None
 
     @property
     def write_id(self) -> int:
@@ -112,6 +115,9 @@ class MirrorState:
             "key": list(self.key),
             "sequence": self.sequence,
         }
+        # Beside the source, where a release that knows nothing of it leaves it alone.
+        if self.event is not None:
+            document["event"] = list(self.event)
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -124,7 +130,8 @@ class MirrorState:
             document = json.loads(text)
             if document["version"] != _VERSION:
                 raise ValueError
-            return cls(SourceTable.from_document(document["source"]), tuple(document["key"]), int(document["sequence"]))
+            source, key = SourceTable.from_document(document["source"]), tuple(document["key"])
+            return cls(source, key, int(document["sequence"]), event_of(document.get("event")))
         except (KeyError, TypeError, ValueError):
             shown = text if len(text) <= 100 else text[:100] + "…"
             raise InvalidArgumentsError(f"{shown!r} is no state of a mirror that this release reads") from None
@@ -156,17 +163,25 @@ class MirrorDecision:
 
 
 def decide(
-    state: MirrorState | None, source: SourceTable, key: Sequence[str] | None, *, again: bool = False
+    state: MirrorState | None,
+    source: SourceTable,
+    key: Sequence[str] | None,
+    *,
+    again: bool = False,
+    other_log: bool = False,
 ) -> MirrorDecision:
     """What a mirror needs now.
 
     :param state: of the target; None: it has none.
     :param key: the key that is wanted; None: as before.
     :param again: somebody wants it copied again.
+    :param other_log: the state's event is not in the source's log: its write ids may be of other rows by now.
     """
     if state is None:
         return _bootstrap("the target holds nothing yet")
     why = "it was asked for" if again else _cannot_follow(state, source, key)
+    if other_log and not why:
+        why = f"the source is another metastore than it was at write id {state.write_id}, or was restored from a backup"
     if why:
         return _bootstrap(why)
     steps = column_steps(state.source.columns, source.columns)
@@ -219,12 +234,23 @@ def _bootstrap(reason: str) -> MirrorDecision:
     return MirrorDecision(Todo.BOOTSTRAP, reason)
 
 
-def next_state(source: SourceTable, key: Iterable[str], before: int) -> MirrorState:
+def next_state(
+    source: SourceTable, key: Iterable[str], before: int, event: tuple[int, int] | None = None
+) -> MirrorState:
     """The state that a commit brings about.
 
     :param before: the largest sequence number known of the target.
+    :param event: the source's latest event, and when it was written.
     """
-    return MirrorState(source, tuple(key), before + 1)
+    return MirrorState(source, tuple(key), before + 1, event)
+
+
+def event_of(values: Sequence[int] | None) -> tuple[int, int] | None:
+    """The id and the time of an event, of what JSON has made of them."""
+    if values is None:
+        return None
+    event_id, time = values
+    return int(event_id), int(time)
 
 
 def key_now(state: MirrorState, source: SourceTable) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from airflow_hive_acid.format.mirrors import (
     Todo,
     checked_key,
     decide,
+    event_of,
     key_now,
     made_since,
     may_become,
@@ -75,6 +76,9 @@ def follow(
     sequence: int,
     again: bool,
     refuse: bool,
+    event: Sequence[int] | None = None,
+    known: Sequence[int] | None = None,
+    other_log: bool | None = None,
 ) -> dict[str, Any]:
     """Bring the target to the state of the source.
 
@@ -86,18 +90,23 @@ def follow(
     :param sequence: the largest number of a state that our record knows.
     :param again: copy it again in any case.
     :param refuse: fail instead of copying a target again that holds something.
+    :param event: the source's latest event and its time, for the new state.
+    :param known: those of the last state that our record knows.
+    :param other_log: whether the event of the target's state is not in the source's log; None: nobody has looked.
     :return: what was done: ``todo``, ``reason``, ``state``, and how many rows were ``inserted``, ``updated`` and
-        ``deleted``.
+        ``deleted``. Or nothing was, and ``unknown`` is the event that is to be looked for first.
     :raises MirrorKeyError: when two rows have the same key; nothing was changed.
     :raises MirrorConflictError: when somebody else changed the target; nothing of ours is in it.
     :raises MirrorRefusedError: when it may not be copied again, or holds another table and is no mirror that is known.
     """
-    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids, altered)
+    run = _Run(job, target, SourceTable.from_document(source), cleaned, partition_ids, altered, event_of(event))
     found = run.target.look()
     wanted = checked_key(key)
     if found.state is not None and not again and not sequence:
         _require_same_table(run, found.state)
-    decision = decide(found.state, run.source, wanted, again=again)
+    if found.state is not None and other_log is None and found.state.event not in (None, event_of(known)):
+        return {"unknown": found.state.event}
+    decision = decide(found.state, run.source, wanted, again=again, other_log=bool(other_log))
     if found.strange and found.exists:
         decision = MirrorDecision(Todo.BOOTSTRAP, found.strange)
     if decision.todo is Todo.NOTHING:
@@ -182,6 +191,7 @@ class _Run:
         cleaned: Mapping[str, int],
         partition_ids: Mapping[str, int],
         altered: Mapping[str, int],
+        event: tuple[int, int] | None = None,
     ) -> None:
         wanted = MirrorTarget.parse(target)
         self.spark = job.spark
@@ -190,6 +200,7 @@ class _Run:
         self.source = source
         self.snapshot = job.snapshot(source.table)
         self.target = open_target(job.spark, wanted)
+        self._event = event
         self._cleaned = dict(cleaned)
         self._partition_ids = partition_ids
         self._altered = altered
@@ -221,7 +232,7 @@ class _Run:
         rows = columns.of(self.whole(self.source.write_id, columns))
         if key:
             self._require_unique(rows, columns)
-        state = next_state(self.source, key, before)
+        state = next_state(self.source, key, before, self._event)
         try:
             self.target.replace(rows, columns, state, None if found.state is None else found.state)
         except (Py4JJavaError, PySparkException) as failure:
@@ -253,7 +264,7 @@ class _Run:
             )
         # Before its columns change: nothing may have changed when the changes cannot be told.
         changed = self._changed(decision, state, columns)
-        after = next_state(self.source, key, before)
+        after = next_state(self.source, key, before, self._event)
         try:
             if decision.steps:
                 self.target.alter(decision.steps, columns)

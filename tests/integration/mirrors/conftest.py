@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.format.jobs import Column, JobResult
-from airflow_hive_acid.format.mirrors import SourceTable, next_state
+from airflow_hive_acid.format.mirrors import SourceTable, event_of, next_state
 from airflow_hive_acid.mirrors.runner import run_mirror
 from tests.integration.engine.conftest import FakeSpark
 
@@ -30,12 +30,14 @@ class MirrorJob(FakeSpark):
 
     :ivar asked: arguments of each call.
     :ivar told: what is answered over what a run that copies the table would say.
+    :ivar unknown: the event of the target's state, which nobody has noted here.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[dict[str, Any]] = []
         self.told: dict[str, Any] = {}
+        self.unknown: list[int] | None = None
 
     def work(self, spec: JobSpec) -> JobResult:
         step: Any = spec.step
@@ -44,10 +46,13 @@ class MirrorJob(FakeSpark):
         given = json.loads(json.dumps(step.arguments))
         self.asked.append({"function": step.function, **given})
         source = SourceTable.from_document(given["source"])
-        state = next_state(source, given.get("key") or (), given.get("sequence", 0))
+        event = event_of(given.get("event"))
+        state = next_state(source, given.get("key") or (), given.get("sequence", 0), event)
         answer = {"todo": "bootstrap", "reason": "the target holds nothing yet", "state": state.to_text(),
                   "inserted": 0, "updated": 0, "deleted": 0, "rows": [1, 1], "partitions": 1, "differ": 0,
                   "different": [], **self.told}  # fmt: skip
+        if self.unknown is not None and "other_log" not in given:
+            answer = {"unknown": self.unknown}
         self.answer = [["[]", json.dumps(answer)]]
         return JobResult(spec.job_id, self.application_id, columns=_ANSWER, rows=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import (
     ChangesNotCompleteError,
@@ -13,6 +14,7 @@ from airflow_hive_acid.errors import (
     NoSuchObjectError,
 )
 from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.mirrors.listing import COLUMNS, list_mirrors
 from airflow_hive_acid.mirrors.runner import verify_mirror
 
@@ -125,6 +127,35 @@ def test_what_no_release_of_ours_reads_is_asked_of_the_target(engine, job, run, 
     client.mirrors.note_state("w.t", TARGET, 7, 1, '{"version": 2}', None)
     assert run().spark
     assert job.asked[-1]["sequence"] == 7
+
+
+@pytest.mark.parametrize(
+    ("log", "is_other"), [("has it", False), ("has another", True), ("ends before", True), ("was purged", False)]
+)
+def test_a_state_that_nobody_has_noted_here_is_looked_for_in_the_log(engine, job, run, client, log, is_other):
+    """A run died before it noted it, or the metastore was restored and has given its write ids again."""
+    insert(engine)
+    run()
+    event_id, time = job.asked[0]["event"]
+    assert client.notifications.end(event_id) == (event_id + 1, time)  # behind it, the reader has ended
+    insert(engine)
+    job.unknown = {"has another": [event_id, time - 60], "ends before": [event_id + 1000, time]}.get(
+        log, [event_id, time]
+    )
+    if log == "was purged":
+        with client.database.transaction() as connection:
+            connection.execute(sa.delete(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.EVENT_ID <= event_id))
+    run()
+    asked, again = job.asked[1:]
+    assert (asked["known"], "other_log" in asked) == ([event_id, time], False)
+    assert again == {**asked, "other_log": is_other}
+
+
+def test_without_a_log_a_state_has_no_event(engine, job, run, client, monkeypatch):
+    insert(engine)
+    monkeypatch.setattr(client.notifications, "enabled", lambda _connection: False)
+    run()
+    assert (job.asked[0]["event"], job.asked[0]["known"]) == (None, None)
 
 
 def test_what_cannot_be_mirrored_is_refused_before_spark_is_started(engine, job, run, client):

@@ -132,8 +132,20 @@ def test_somebody_may_ask_for_a_new_copy():
     assert decided(again=True).reason == "it was asked for"
 
 
+def test_a_source_with_another_log_is_copied_whole_whatever_its_write_ids_say():
+    for write_id in (5, 9):
+        found = decide(STATE, replace(SOURCE, write_id=write_id), None, other_log=True)
+        assert (found.todo, found.reason) == (
+            Todo.BOOTSTRAP,
+            "the source is another metastore than it was at write id 5, or was restored from a backup",
+        )
+
+
 def test_a_state_survives_its_text():
     assert MirrorState.parse(STATE.to_text()) == STATE
+    with_event = replace(STATE, event=(71, 1_700_000_000))
+    assert MirrorState.parse(with_event.to_text()) == with_event
+    assert next_state(SOURCE, ["id"], 3, (71, 1_700_000_000)) == with_event
     assert next_state(SOURCE, ["id"], 4) == MirrorState(SOURCE, ("id",), 5)
 
 
