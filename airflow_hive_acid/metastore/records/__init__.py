@@ -28,7 +28,12 @@ if TYPE_CHECKING:
         unfinished,
     )
     from airflow_hive_acid.metastore.records.shared_txns import NewSharedTxn
-    from airflow_hive_acid.metastore.records.stream_marks import StreamMark, read_marks, take_over_marks
+    from airflow_hive_acid.metastore.records.stream_marks import (
+        StreamMark,
+        bring_marks,
+        read_marks,
+        take_over_marks,
+    )
     from airflow_hive_acid.metastore.records.streams import Owner
 else:
     __getattr__ = lazily(
@@ -51,6 +56,7 @@ else:
             "Unapplied": "claims",
             "Unit": "claims",
             "Wish": "claim_rules",
+            "bring_marks": "stream_marks",
             "describe": "shared_rules",
             "digest_of": "claims",
             "holder_in_the_way": "shared_rules",
@@ -82,6 +88,7 @@ __all__ = [
     "Unapplied",
     "Unit",
     "Wish",
+    "bring_marks",
     "describe",
     "digest_of",
     "holder_in_the_way",

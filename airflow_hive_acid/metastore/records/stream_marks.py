@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from airflow_hive_acid.metastore.catalog.rows.reader import read_tables
+from airflow_hive_acid.metastore.catalog.rows.reader import read_tables, read_tables_by_id
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.records.streams import NONE_YET, digest
@@ -37,7 +37,15 @@ _MARKS = (
 )  # fmt: skip
 _KEYS = select(_S.HSR_STREAM).where(_OF_TABLE)
 _IS_THERE = select(_S.HSR_TABLE).where(_S.HSR_STREAM == bindparam("stream"))
+_LOCK = (
+    select(_S.HSR_TABLE, _S.HSR_SOURCE, _S.HSR_OFFSETS).where(_S.HSR_STREAM == bindparam("stream")).with_for_update()
+)
 _FORGET = delete(HIVE_ACID_STREAM).where(*_ONE)
+_BRING = (
+    update(HIVE_ACID_STREAM)
+    .where(_S.HSR_STREAM == bindparam("stream"))
+    .values(HSR_TABLE=bindparam("new_table"), HSR_ATTEMPT="", HSR_UPDATED=clock_ms())
+)
 _ADD = insert(HIVE_ACID_STREAM).values(HSR_ATTEMPT="", HSR_OPEN_TXNS="[]", HSR_BEAT=clock_ms(), HSR_UPDATED=clock_ms())
 #: Txns of its attempts stay named: whoever goes on with the stream here fences them.
 _SET = update(HIVE_ACID_STREAM).where(*_ONE).values(HSR_ATTEMPT="", HSR_UPDATED=clock_ms())
@@ -111,16 +119,51 @@ def take_over_marks(connection: Connection, wanted: Mapping[TableName, Sequence[
             connection.execute(_FORGET, {"stream": key, **of_table})
     for table, marks in wanted.items():
         for mark in marks:
-            values = {
-                "HSR_SOURCE": mark.source, "HSR_OWNER": "", "HSR_WHO": mark.who, "HSR_BATCH": mark.batch,
-                "HSR_TXNID": None, "HSR_WRITEID": mark.write_id, "HSR_BATCHES": mark.batches, "HSR_ROWS": mark.rows,
-                "HSR_QUARANTINED": mark.quarantined,
-                "HSR_OFFSETS": offsets_text(mark.offsets, ids[table]),
-            }  # fmt: skip
+            values = _values(mark, ids[table])
             key = {"stream": digest(mark.name)}
             there = connection.execute(_IS_THERE, key).scalar()
             if there is None:
-                new = {"HSR_STREAM": key["stream"], "HSR_NAME": mark.name, "HSR_TABLE": str(table)}
-                connection.execute(_ADD.values({**new, **values}))
+                _add(connection, table, mark, values)
             else:
                 connection.execute(_SET.values(values), {**key, "of_table": str(table)})
+
+
+def bring_marks(connection: Connection, table: TableName, marks: Sequence[StreamMark]) -> None:
+    """Make streams stand in a new table where the rows end that it begins with: those of a dump.
+
+    A stream that is known here stays what it is, unless it comes from the same checkpoint and its table is gone: then
+    this one is what is left of that. Who runs it commits nothing more before he has looked again.
+
+    :param table: it is in the catalog.
+    """
+    if not marks:
+        return
+    table_id = _table_ids(connection, [table])[table]
+    for mark in marks:
+        values, key = _values(mark, table_id), {"stream": digest(mark.name)}
+        known = connection.execute(_LOCK, key).first()
+        if known is None:
+            _add(connection, table, mark, values)
+        elif known.HSR_SOURCE == mark.source and _is_gone(connection, known, table):
+            connection.execute(_BRING.values(values), {**key, "new_table": str(table)})
+
+
+def _is_gone(connection: Connection, known: Any, table: TableName) -> bool:
+    """Whether the table that a stream has written is none any more, when there is a new one of a name."""
+    _, table_id = read_offsets(known.HSR_OFFSETS)
+    if table_id is None:
+        return bool(known.HSR_TABLE == str(table))
+    return table_id not in read_tables_by_id(connection, [table_id])
+
+
+def _values(mark: StreamMark, table_id: int) -> dict[str, Any]:
+    return {
+        "HSR_SOURCE": mark.source, "HSR_OWNER": "", "HSR_WHO": mark.who, "HSR_BATCH": mark.batch, "HSR_TXNID": None,
+        "HSR_WRITEID": mark.write_id, "HSR_BATCHES": mark.batches, "HSR_ROWS": mark.rows,
+        "HSR_QUARANTINED": mark.quarantined, "HSR_OFFSETS": offsets_text(mark.offsets, table_id),
+    }  # fmt: skip
+
+
+def _add(connection: Connection, table: TableName, mark: StreamMark, values: Mapping[str, Any]) -> None:
+    new = {"HSR_STREAM": digest(mark.name), "HSR_NAME": mark.name, "HSR_TABLE": str(table)}
+    connection.execute(_ADD.values({**new, **values}))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import IMPORT_PREFIX, STAGING_PREFIX
 from airflow_hive_acid.metastore.catalog import parse_partition, parse_table, partition_text, table_text
 from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.metastore.records import StreamMark
 from airflow_hive_acid.replication.dumps.state_ids import STATE_ID
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ ACID_METADATA_VERSION = "1.0"
 later major version it says "Not forward compatible" (EximUtil.checkCompatibility) and changes nothing."""
 _READABLE = ("0.1", METADATA_VERSION, ACID_METADATA_VERSION)
 _FORMAT = 1
-_WHOLE, _SHARED = "hive.acid.whole.table", "hive.acid.shared.columns"
+_LONGEST_SOURCE = 128
+"""Characters of what tells one checkpoint from another (HSR_SOURCE)."""
+_WHOLE, _SHARED, _STREAMS = "hive.acid.whole.table", "hive.acid.shared.columns", "hive.acid.streams"
 
 
 class Scope(Enum):
@@ -85,6 +88,7 @@ class Dump:
     :param write_ids: text of the ValidWriteIdList under which the files of an ACID table were listed; ids that were
         open are aborted in it: what they write later is not in this dump.
     :param missing: partitions that were asked for and do not exist any more.
+    :param streams: of a whole ACID table, the micro-batches whose rows are in the dump.
     """
 
     table: Table | None
@@ -97,6 +101,7 @@ class Dump:
     files: tuple[DumpFile, ...] = ()
     write_ids: str | None = None
     missing: tuple[str, ...] = ()
+    streams: tuple[StreamMark, ...] = ()
 
     @property
     def is_noop(self) -> bool:
@@ -125,6 +130,8 @@ def metadata_text(dump: Dump) -> str:
     if dump.write_ids is not None:
         document["repl.valid.writeid.list"] = dump.write_ids
     document |= {_WHOLE: str(dump.whole_table).lower(), _SHARED: str(dump.shared_columns).lower()}
+    if dump.streams:
+        document[_STREAMS] = [asdict(mark) for mark in dump.streams]
     if dump.table is not None:
         document["table"] = table_text(dump.table)
         document["partitions"] = [partition_text(partition) for partition in dump.partitions]
@@ -155,6 +162,7 @@ def parse_metadata(text: str) -> Dump:
             event_id=document.get("repl.event.id") or None, partitions=partitions,
             whole_table=document.get(_WHOLE, "true") == "true", shared_columns=document.get(_SHARED) == "true",
             write_ids=document.get("repl.valid.writeid.list"),
+            streams=tuple(_mark(entry) for entry in document.get(_STREAMS, ())),
         )  # fmt: skip
     except (
         InvalidArgumentsError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError,
@@ -166,6 +174,19 @@ def parse_metadata(text: str) -> Dump:
     if table is not None:
         _check_names(dump, table)
     return dump
+
+
+def _mark(entry: dict[str, Any]) -> StreamMark:
+    """How far a stream has come, as the dump says."""
+    texts = [entry["name"], entry["source"], entry["who"], *([] if entry["offsets"] is None else [entry["offsets"]])]
+    numbers = [entry["batch"], entry["batches"], entry["rows"], entry["quarantined"]]
+    numbers += [] if entry["write_id"] is None else [entry["write_id"]]
+    fits = all(isinstance(text, str) for text in texts) and len(entry["source"]) <= _LONGEST_SOURCE
+    if not fits or not all(type(n) is int and 0 <= n < 2**63 for n in numbers):
+        raise ValueError(f"{entry!r:.200} says of no stream how far it has come")
+    if entry["offsets"] is not None and not isinstance(json.loads(entry["offsets"]), dict):
+        raise ValueError(f"{entry['offsets']!r:.200} says of no sources how far they were read")
+    return StreamMark(**entry)
 
 
 def _check_texts(dump: Dump) -> None:

@@ -33,6 +33,7 @@ from airflow_hive_acid.metastore.catalog import (
     sharing_columns,
 )
 from airflow_hive_acid.metastore.names import Spellings, TableName, as_stored, table_name
+from airflow_hive_acid.metastore.records import StreamMark, read_marks
 from airflow_hive_acid.metastore.replica import OVERWRITTEN
 from airflow_hive_acid.metastore.txns import moves_with_commits, take_snapshot
 from airflow_hive_acid.replication.dumps.copiers import copy
@@ -254,9 +255,20 @@ def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | Non
             return dump, seen
         wanted = _wanted([name], [(str(name), partitions)], {name: table})
         known = _Known(sharing_columns(connection, [table.id]), read_whole_partitions(connection, wanted))
-        return _with_partitions(connection, replace(dump, table=table), table, partitions, known), seen
+        found = replace(dump, table=table)
+        if partitions is None:
+            found = replace(found, streams=_streams(site, connection, table))
+        return _with_partitions(connection, found, table, partitions, known), seen
 
     return client.database.read(operation)
+
+
+def _streams(site: Site, connection: Connection, table: Table) -> tuple[StreamMark, ...]:
+    """Which micro-batches are in an ACID table (R14)."""
+    if not (is_transactional(table.properties) and site.client.database.features(connection).replication):
+        return ()
+    name = TableName(table.db, table.name)
+    return read_marks(connection, [name])[name]
 
 
 def _without_positions(dump: Dump) -> Dump:

@@ -65,6 +65,7 @@ from airflow_hive_acid.metastore.catalog import (
 from airflow_hive_acid.metastore.database import LockType, now_ms
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.protocol import ddl_transaction, table_lock, wait_until_granted
+from airflow_hive_acid.metastore.records import bring_marks
 from airflow_hive_acid.metastore.txns import seed_write_ids, take_snapshot
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
@@ -394,6 +395,9 @@ class _Import:
             forget_partitions(connection, self._name, [stored.name for stored in now.dropped])
         if self._dump.write_ids is not None and now.table is not None and now.table.before is None:
             self._set_write_ids(connection, committing, aborted_txns)
+            # R14: with the rows, what says which micro-batches they are of.
+            if self._client.database.features(connection).replication:
+                bring_marks(connection, self._name, self._dump.streams)
 
     def _set_write_ids(self, connection: Connection, committing: int, aborted_txns: Sequence[int]) -> None:
         """Write ids of the new table are the source's; those whose rows must not be seen are aborted."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import ClaimLostError, CorruptDumpError, InvalidArgumentsError
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.changes import as_of, lost_history, partition_changes
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.schema.streams import HIVE_ACID_STREAM
 from airflow_hive_acid.replication.dumps import exports
-from airflow_hive_acid.replication.dumps.dump import Scope, read_dump
+from airflow_hive_acid.replication.dumps.dump import Scope, parse_metadata, read_dump
 from airflow_hive_acid.replication.dumps.exports import export_metadata, export_table
 from airflow_hive_acid.replication.dumps.import_plan import Asked
 from airflow_hive_acid.replication.dumps.imports import import_table
@@ -21,6 +24,7 @@ from tests.integration.replication import acid_world as world
 from tests.integration.replication.dumps.exim import contents, location, make_table, objects, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from airflow_hive_acid.replication.site import Site
@@ -63,6 +67,85 @@ def test_a_stream_stands_in_a_dump_where_the_rows_of_the_dump_end(
     assert [file.path.partition("/")[0] for file in dump.files if "bucket" in file.path] == [
         delta_name(1, 1, 0), delta_name(2, 2, 0)
     ]  # fmt: skip
+
+
+def stands(site: Site, table: str = world.T) -> tuple[str, int, int, bool]:
+    """Which table the stream ``s`` of a site is in, its last micro-batch there, and whether the table counts as his."""
+    found = site.client.streams.find("s")
+    return found.table, found.batch, found.rows, found.table_id == site.client.catalog.get_table(table).id
+
+
+def dump_with_stream(site: Site, uri: str) -> None:
+    """A table with two micro-batches, and one of which the checkpoint knows more than the dump."""
+    world.create(site)
+    owner = world.run_stream(site, "it")
+    for number in (0, 1):
+        world.micro_batch(site, owner, number, f"of {number}")
+    export_table(site, world.T, uri)
+    world.micro_batch(site, owner, 2, "of 2")
+
+
+def drop_as_a_hive(site: Site) -> None:
+    """It knows nothing of the records of streams, and leaves them."""
+    with site.client.database.transaction() as connection:
+        left = connection.execute(sa.select(HIVE_ACID_STREAM)).mappings().all()
+    world.drop_table(site)
+    with site.client.database.transaction() as connection:
+        connection.execute(sa.insert(HIVE_ACID_STREAM), [dict(row) for row in left])
+
+
+@pytest.mark.rule("R14")
+def test_an_imported_table_knows_which_micro_batches_it_has(primary: Site, replica: Site, tmp_path: Path) -> None:
+    """A query that is pointed there repeats none, and a gap is noticed; the table it came from stays what it is."""
+    dump_with_stream(primary, f"{tmp_path}/dump")
+    import_table(replica, f"{tmp_path}/dump")
+    assert stands(replica) == (world.T, 1, 2, True)
+    assert world.run_stream(replica, "another").found.batch == 1
+    import_table(primary, f"{tmp_path}/dump", Asked(TableName("default", "copy")))
+    assert stands(primary) == (world.T, 2, 3, True)
+
+
+@pytest.mark.rule("R14")
+@pytest.mark.parametrize("drop", [world.drop_table, drop_as_a_hive], ids=["ours", "a Hive's"])
+def test_a_table_that_comes_back_from_a_dump_has_the_micro_batches_of_the_dump(
+    primary: Site, tmp_path: Path, drop: Callable[[Site], object]
+) -> None:
+    """It was dropped while its stream ran: that one commits nothing into the new one before it has looked."""
+    dump_with_stream(primary, f"{tmp_path}/dump")
+    running = world.run_stream(primary, "it")
+    drop(primary)
+    import_table(primary, f"{tmp_path}/dump")
+    assert stands(primary) == (world.T, 1, 2, True)
+    with pytest.raises(ClaimLostError, match="taken over"):
+        primary.client.streams.beat(running)
+
+
+def test_a_stream_of_another_checkpoint_stays_what_it_is(primary: Site, replica: Site, tmp_path: Path) -> None:
+    """As one that fills the table at a site for tests, where a Hive drops it and it is imported again."""
+    dump_with_stream(primary, f"{tmp_path}/dump")
+    world.create(replica)
+    table_id = replica.client.catalog.get_table(world.T).id
+    owner = replica.client.streams.open("s", world.T, "own", "tests", table_id=table_id, silent_ms=1)
+    world.micro_batch(replica, owner, 7, "own")
+    drop_as_a_hive(replica)
+    import_table(replica, f"{tmp_path}/dump")
+    found = replica.client.streams.find("s")
+    assert (found.source, found.batch, found.running) == ("own", 7, True)
+
+
+@pytest.mark.parametrize(
+    "said", [[{}], [1], 7, "s", {"name": "s"}, [{"batch": -1}], [{"batch": True}], [{"offsets": "[]"}],
+             [{"source": "x" * 129}], [{"more": 1}], [{"write_id": "1"}]],
+)  # fmt: skip
+def test_a_dump_that_says_nonsense_of_streams_is_no_dump(primary: Site, tmp_path: Path, said: Any) -> None:
+    dump_with_stream(primary, f"{tmp_path}/dump")
+    document = json.loads((tmp_path / "dump" / "_metadata").read_text())
+    (mark,) = document["hive.acid.streams"]
+    assert parse_metadata(json.dumps(document)).streams[0].batch == 1
+    if isinstance(said, list) and isinstance(said[0], dict) and said[0]:
+        said = [{**mark, **said[0]}]
+    with pytest.raises(CorruptDumpError, match="_metadata cannot be read"):
+        parse_metadata(json.dumps({**document, "hive.acid.streams": said}))
 
 
 def test_metadata_alone_does_not_move_streams(primary: Site, replica: Site) -> None:
