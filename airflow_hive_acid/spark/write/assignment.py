@@ -2,7 +2,8 @@
 
 Hive converts implicitly and stores NULL where a value does not fit. Losing values silently is not something a table
 with transactions should do, so a value that does not fit is an error here, with the column and the value in its text.
-The check costs nothing where types agree, and one comparison with NULL where they do not.
+So is a text that Spark would take for another value than Hive does. The check costs nothing where types agree, and one
+comparison with NULL where they do not.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _LONGEST_SHOWN = 100
 _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
 _STRINGS = (T.StringType, T.CharType, T.VarcharType)
+_DAY = "'^ *[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}'"
+"""How a text begins that is a day to Hive. To Spark ``2024`` is one, too, and ``03:04`` is a time of today."""
+_BELOW_MICROSECONDS = "'[.][0-9]{6}[0-9]*[1-9]'"
 
 
 def assigned(value: str, given: T.DataType, column: TableColumn, table: str) -> str:
@@ -60,6 +64,8 @@ def _converted(value: str, given: T.DataType, column: TableColumn, table: str) -
     if given == wanted or (isinstance(given, _STRINGS) and isinstance(wanted, T.StringType)):
         return value
     target = schema.sql_type(wanted)
+    if isinstance(given, T.BooleanType) and isinstance(wanted, T.StringType):
+        return f"upper(cast({value} as string))"  # Hive's text of it; Spark's is in lower case.
     if isinstance(given, T.NullType):
         return f"cast({value} as {target})"
     if isinstance(given, _COMPLEX) or isinstance(wanted, _COMPLEX):
@@ -69,8 +75,33 @@ def _converted(value: str, given: T.DataType, column: TableColumn, table: str) -
         return f"cast({value} as {target})"
     if _incompatible(given, wanted):
         raise _no_conversion(given, column, table)
-    refusal = _refusal(column, table, value, f"is no {column.hive_type}")
-    return f"coalesce(try_cast({value} as {target}), if({value} is null, null, {refusal}))"
+    converted, complaint = f"try_cast({value} as {target})", f"is no {column.hive_type}"
+    if isinstance(given, _STRINGS):
+        alike, example = _read_alike(value, column)
+        if alike:
+            converted, complaint = f"if({alike}, {converted}, null)", f"{complaint} ({example})"
+    refusal = _refusal(column, table, value, complaint)
+    return f"coalesce({converted}, if({value} is null, null, {refusal}))"
+
+
+def _read_alike(text: str, column: TableColumn) -> tuple[str, str]:
+    """When Spark, if it can convert a text at all, makes the value of it that Hive does.
+
+    :return: the condition, empty where that is always so, and what such a text is like.
+    """
+    match column.type:
+        case T.BooleanType():
+            # 'f' and 'n', which are false to Spark, are true to Hive.
+            return f"try_cast({text} as boolean) or lower({text}) in ('false', 'no', '0')", "such as 'true', 'false'"
+        case T.DateType():
+            return f"{text} rlike {_DAY}", "such as '2024-05-31'"
+        case T.TimestampType() if not column.is_instant:
+            # Hive leaves a zone out of account, Spark moves the time; of nanoseconds Spark keeps a part.
+            local = f"cast(try_cast({text} as timestamp_ntz) as timestamp)"
+            whole = f"{text} rlike {_DAY} and not {text} rlike {_BELOW_MICROSECONDS}"
+            like = "such as '2024-05-31 12:30:00.5': with a day, without a time zone, no finer than microseconds"
+            return f"{whole} and try_cast({text} as timestamp) = {local}", like
+    return "", ""
 
 
 def _refusal(column: TableColumn, table: str, value: str, complaint: str) -> str:

@@ -133,6 +133,12 @@ def test_every_value_is_stored_in_the_type_of_its_column(acid_table: Callable) -
         ("int", "'12x'", "column a of db.t: the value '12x' is no int"),
         ("decimal(4,2)", "123.456", "column a of db.t: the value '123.456' is no decimal"),
         ("date", "'2024-02-30'", "column a of db.t: the value '2024-02-30' is no date"),
+        # What follows Spark could store, and a Hive stores something else.
+        ("date", "'2024-05'", "column a of db.t: the value '2024-05' is no date (such as '2024-05-31')"),
+        ("boolean", "'F'", "column a of db.t: the value 'F' is no boolean (such as 'true', 'false')"),
+        ("timestamp", "'03:04'", "column a of db.t: the value '03:04' is no timestamp (such as"),
+        ("timestamp", "'2024-05-31 12:30:00+02:00'", "with a day, without a time zone, no finer than microseconds"),
+        ("timestamp", "'2024-05-31 12:30:00.1234567'", "no finer than microseconds"),
         ("varchar(3)", "'abcd'", "column a of db.t: the value 'abcd' is longer than 3 characters"),
         ("char(3)", "'abcd'", "column a of db.t: the value 'abcd' is longer than 3 characters"),
     ],
@@ -145,6 +151,22 @@ def test_a_value_that_does_not_fit_names_its_column(
         table.insert("select ? from range(1)".replace("?", value))
     assert complaint in str(caught.value)
     assert table.directories() == [d for d in table.directories() if d.startswith("_tmp_")]
+
+
+def test_texts_and_booleans_become_what_hive_makes_of_them(acid_table: Callable) -> None:
+    table = acid_table("i int, a boolean, b date, c timestamp, d string, e varchar(5)")
+    table.insert(
+        "values (1, 'No', '2024-1-2', '2024-01-02T03:04:05', true, false), "
+        "(2, 'yes', ' 2024-01-02 ', '2024-1-2 3:4:5.1000000', false, null), "
+        "(3, '0', '2024-01-02 10:00:00', '2024-01-02 ', null, true), (4, null, null, null, null, null)"
+    )
+    day, at = datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 2, 3, 4, 5)
+    assert sorted(table.rows()) == [
+        (1, False, day, at, "TRUE", "FALSE"),
+        (2, True, day, at.replace(microsecond=100000), "FALSE", None),
+        (3, False, day, datetime.datetime(2024, 1, 2), None, "TRUE"),
+        (4, None, None, None, None, None),
+    ]
 
 
 def test_types_that_cannot_be_converted_at_all_are_refused(acid_table: Callable) -> None:
