@@ -8,7 +8,7 @@ and the directory when it is empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -138,6 +138,7 @@ def remove_dropped(
     return Ending(Kind.CLEANED, f"the dropped directory {location} was removed", covered=covered)
 
 
+@dataclass(slots=True)
 class DroppedPartition:
     """The directory of one partition that was dropped, of a table that is there.
 
@@ -145,48 +146,48 @@ class DroppedPartition:
     :param root: the directory that contains it.
     """
 
-    def __init__(
-        self, look: Look, request: Compaction, root: str, table: Table, readers: Readers, account: Account
-    ) -> None:  # fmt: skip
-        self._look = look
-        self._client = look.client
-        self._request = request
-        self._location = str(request.soft_deleted_location)
-        self._root = root
-        self._table = table
-        self._readers = readers
-        self._account = account
-        self._removed: list[str] = []
+    look: Look
+    request: Compaction
+    root: str
+    table: Table
+    readers: Readers
+    account: Account
+    _removed: list[str] = field(default_factory=list, init=False)
+
+    @property
+    def location(self) -> str:
+        """Its URI."""
+        return str(self.request.soft_deleted_location)
 
     def remove(self, locks: ExitStack) -> str:
         """Remove what is the drop's, under a lock on the partition.
 
         :return: what stands in the way; empty: nothing, and what there was is removed.
         """
-        resource = self._request.resource
+        resource = self.request.resource
         component = LockComponent(
             resource.database, resource.table, resource.partition, LockType.EXCL_WRITE, Operation.DELETE,
             transactional=False,
         )  # fmt: skip
-        response = self._client.lock([component], agent_info=f"cleaning {self._request.id}")
-        locks.callback(self._client.unlock, response.lock_id)
+        response = self.look.client.lock([component], agent_info=f"cleaning {self.request.id}")
+        locks.callback(self.look.client.unlock, response.lock_id)
         if response.state is not LockState.ACQUIRED:
             return "is locked"
-        problem = self._remove(Hold(self._client, response.lock_id))
-        self._account.removed = [*self._account.trashed, *self._removed]
+        problem = self._remove(Hold(self.look.client, response.lock_id))
+        self.account.removed = [*self.account.trashed, *self._removed]
         return problem
 
     def _remove(self, hold: Hold) -> str:
-        listing = self._look.list_for(self._request, self._location)
-        name, gap_ms = self._request.resource.table_name, self._client.gap_timeout_ms
-        fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap_ms))
+        listing = self.look.list_for(self.request, self.location)
+        name, gap_ms = self.request.resource.table_name, self.look.client.gap_timeout_ms
+        fresh = self.look.client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap_ms))
         # R3: asked again under the lock, and behind the snapshot; it may have been added in between.
-        owner = self._look.owners.owner_of(self._request.resource, self._table, self._location, listing)
+        owner = self.look.owners.owner_of(self.request.resource, self.table, self.location, listing)
         if not self._is_asked() or owner is not None:
             return "was added again or renamed meanwhile"
-        found = judge_dropped(listing, self._request.highest_write_id or 0, fresh.write_ids[name])
+        found = judge_dropped(listing, self.request.highest_write_id or 0, fresh.write_ids[name])
         self._hide_away(listing)
-        gone = set(self._account.removed)
+        gone = set(self.account.removed)
         self._delete(hold, [entry for entry in found.going if entry.path not in gone])
         if found.beginning:
             names = ", ".join(entry.name for entry in found.beginning[:3])
@@ -195,30 +196,30 @@ class DroppedPartition:
             return ""
         self._delete(hold, found.hiding)
         # Not with what lies in it: somebody may have begun to write there since.
-        emptied = self._look.filesystem.delete_empty(self._location, inside=self._root)
+        emptied = self.look.filesystem.delete_empty(self.location, inside=self.root)
         # An object store has no directory.
-        if emptied or (listing and not self._look.filesystem.exists(self._location)):
-            self._removed = [self._location]
+        if emptied or (listing and not self.look.filesystem.exists(self.location)):
+            self._removed = [self.location]
         return ""
 
     def _hide_away(self, listing: Sequence[FileInfo]) -> None:
         """What the drop's base hides can be wanted back: it goes to the trash, if there is one (R13)."""
-        if self._look.trash is None:
+        if self.look.trash is None:
             return
-        found = find_superfluous(listing, self._readers.write_ids, self._readers.txns)
-        removal = Removal(self._look, self._request, self._location, self._table, self._account)
-        missed = removal.missed(listing, found, self._readers)
+        found = find_superfluous(listing, self.readers.write_ids, self.readers.txns)
+        removal = Removal(self.look, self.request, self.location, self.table, self.account)
+        missed = removal.missed(listing, found, self.readers)
         removal.remove([one for one in found if one.restorable], missed)
 
     def _is_asked(self) -> bool:
         """Whether the request is what it was when it was read."""
-        now = self._client.compactions.get(self._request.id)
-        return now.queued and now.resource == self._request.resource
+        now = self.look.client.compactions.get(self.request.id)
+        return now.queued and now.resource == self.request.resource
 
     def _delete(self, hold: Hold, entries: Sequence[FileInfo]) -> None:
         for entry in entries:
             hold.beat()
-            self._look.filesystem.delete(entry.path, inside=self._location)
+            self.look.filesystem.delete(entry.path, inside=self.location)
             self._removed.append(entry.path)
 
 

@@ -8,6 +8,7 @@ programs nobody here can fence, it is listed again.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -72,56 +73,57 @@ def remove_replaced(
     return directory.clean(locks)
 
 
+@dataclass(frozen=True, slots=True)
 class Directory:
     """The directory of a table or partition of the catalog, which is cleaned up to a request's mark."""
 
-    def __init__(
-        self, look: Look, request: Compaction, subject: Subject, table: Table, readers: Readers, account: Account
-    ) -> None:  # fmt: skip
-        self._look = look
-        self._client = look.client
-        self._request = request
-        self._subject = subject
-        self._table = table
-        self._location = (subject.partition or table).location
-        self._readers = readers
-        self._account = account
+    look: Look
+    request: Compaction
+    subject: Subject
+    table: Table
+    readers: Readers
+    account: Account
+
+    @property
+    def location(self) -> str:
+        """Its URI."""
+        return (self.subject.partition or self.table).location
 
     def clean(self, locks: ExitStack) -> Ending:
         """Clean it, under a lock that keeps the table or partition in its place."""
-        request = self._request
-        if self._look.dry_run:
+        request = self.request
+        if self.look.dry_run:
             return self._clean(None)
-        find = partial(find_subject, self._client, request.resource)
-        staying_there = staying(self._client, f"cleaning {request.id}", self._table, self._subject, find)
+        find = partial(find_subject, self.look.client, request.resource)
+        staying_there = staying(self.look.client, f"cleaning {request.id}", self.table, self.subject, find)
         hold = locks.enter_context(staying_there)
         if hold.problem:
             return Ending(Kind.WAITING, f"{request.resource} {hold.problem}; looking again soon")
-        self._client.compactions.start_cleaning(request)
+        self.look.client.compactions.start_cleaning(request)
         return self._clean(hold)
 
     def replaced(self) -> list[str]:
         """URIs of what could go if nobody needed it."""
-        return [found.entry.path for found in self._left(self._look.list_for(self._request, self._location))]
+        return [found.entry.path for found in self._left(self.look.list_for(self.request, self.location))]
 
     def _clean(self, hold: Hold | None) -> Ending:
         """Fence, list, remove, judge what is left (R4).
 
         :param hold: the lock; None in a dry run.
         """
-        request, look, readers, account = self._request, self._look, self._readers, self._account
+        request, look, readers, account = self.request, self.look, self.readers, self.account
         if not look.dry_run:
             # R17: on a wrong disk there is nothing of an aborted txn either.
-            look.places.require(request.resource.database, self._table.location, again=False)
+            look.places.require(request.resource.database, self.table.location, again=False)
         aborted, fences, must_look_again = self._fence()
-        listing = look.list_for(request, self._location)
+        listing = look.list_for(request, self.location)
         held = HeldByPins.of(readers.pins, request.resource, listing)
         superfluous = find_superfluous(listing, readers.write_ids, readers.txns, held)
-        removal = Removal(look, request, self._location, self._table, account)
+        removal = Removal(look, request, self.location, self.table, account)
         removal.remove(superfluous, removal.missed(listing, superfluous, readers, held), hold)
         gone = set(account.removed)
         if must_look_again and not look.dry_run:
-            listing, gone = look.list_for(request, self._location), set()
+            listing, gone = look.list_for(request, self.location), set()
         left = self._left([info for info in listing if not is_below(info, gone)], held)
         account.kept = [found.entry.path for found in left] + held.paths
         return self._ending(aborted, fences, held, left)
@@ -132,41 +134,41 @@ class Directory:
         :return: the txns, what was fenced, and whether there are some without jobs: somebody else's, who may still
             write.
         """
-        if self._look.dry_run:
+        if self.look.dry_run:
             return [], FenceReport(), False
-        resource = self._request.resource
-        aborted = self._client.database.read(lambda connection: read_aborted(connection, resource))
+        resource = self.request.resource
+        aborted = self.look.client.database.read(lambda connection: read_aborted(connection, resource))
         ids = [txn.txn_id for txn in aborted]
-        report, known = fence_aborted(self._client, self._look.filesystem, ids)
+        report, known = fence_aborted(self.look.client, self.look.filesystem, ids)
         # By a name with two meanings a Hive may have meant another partition, whose files were not looked at.
         return [] if is_escaped_twice(resource.partition or "") else ids, report, not known
 
     def _left(self, listing: Sequence[FileInfo], held: HeldByPins = NOTHING_HELD) -> list[Superfluous]:
         """What is superfluous up to the request's mark by lists that are taken now."""
-        name, gap_ms = self._request.resource.table_name, self._client.gap_timeout_ms
-        fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap_ms))
+        name, gap_ms = self.request.resource.table_name, self.look.client.gap_timeout_ms
+        fresh = self.look.client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap_ms))
         write_ids = fresh.write_ids[name]
-        if not self._look.dry_run:
+        if not self.look.dry_run:
             try:
                 sizes = DirectorySizes.of(acid_state(entries(listing), write_ids.for_compactor(), fresh.valid_txns))
-                self._client.measures.store([(self._request.resource, sizes.measure())])
+                self.look.client.measures.store([(self.request.resource, sizes.measure())])
             except HiveAcidError as error:
                 # A record that cannot be written keeps nothing from being cleaned.
-                log.warning("the size of %s was not noted: %s", self._request.resource, error)
-        marked = write_ids.for_cleaner(self._request.highest_write_id or 0)
+                log.warning("the size of %s was not noted: %s", self.request.resource, error)
+        marked = write_ids.for_cleaner(self.request.highest_write_id or 0)
         return find_superfluous(listing, marked, fresh.valid_txns, held)
 
     def _ending(
         self, aborted: list[int], fences: FenceReport, held: HeldByPins, left: Sequence[Superfluous]
     ) -> Ending:  # fmt: skip
         """What the compaction covered is forgotten if nothing of it is left and nothing can come back."""
-        look, readers, account = self._look, self._readers, self._account
+        look, readers, account = self.look, self.readers, self.account
         numbers = {**readers.decision.numbers, "removed": len(account.removed), "left": len(left)}
         if held.paths:
             numbers |= {"held_by_pins": len(held.paths), "held_bytes": held.bytes}
         if account.trashed:
             numbers["trashed"] = len(account.trashed)
-        is_held = not readers.pins or look.dry_run or self._client.pins.note_held(self._request, held.of_pin)
+        is_held = not readers.pins or look.dry_run or self.look.client.pins.note_held(self.request, held.of_pin)
         if fences.alive:
             jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
             return Ending(Kind.KEPT, "jobs of aborted txns may still write here", numbers, jobs)
