@@ -16,7 +16,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_hive_acid.maintenance.cleaner import cleaning
+from airflow_hive_acid.maintenance.cleaner import subject
 from airflow_hive_acid.maintenance.warehouse import fences
 from airflow_hive_acid.metastore.compaction.horizon import RegisteredReaders, read_horizon
 from airflow_hive_acid.metastore.database.clock import now_ms
@@ -117,7 +117,7 @@ PUT_IN: dict[str, tuple[list[tuple[Any, str, Any]], Callable[[int], Plan]]] = {
         lambda seed: _plan(seed, 0, WRITING, WRITING, WRITING),
     ),
     "a Cleaner that knows of no reader (R10)": (
-        [(cleaning, "read_horizon", _no_readers), (cleaning, "read_registered", _nobody)],
+        [(subject, "read_horizon", _no_readers), (subject, "read_registered", _nobody)],
         lambda seed: _plan(seed + 6, 20, ASKING, ASKING, READING, READING),  # before that no reader is met
     ),
 }

@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.database.database import Repeat
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse
 from airflow_hive_acid.metastore.locks.single_object import grant_steps
 from airflow_hive_acid.metastore.protocol.allocation import allocate_all
-from airflow_hive_acid.metastore.protocol.looks import begun_of, cleanable_step, covers, is_cleaned_away
+from airflow_hive_acid.metastore.protocol.looks import begun_of, cleanable_step, covers, is_cleaned_away, later_step
 from airflow_hive_acid.metastore.txns.conflicts import early_conflict, early_step
 from airflow_hive_acid.metastore.txns.snapshots import fold_snapshot, snapshot_step
 from airflow_hive_acid.metastore.txns.write_ids import take_steps
@@ -76,6 +76,7 @@ def begin_at_once(
             snapshot_step(connection, tables, txn_id, client.gap_timeout_ms),
             cleanable_step(connection, tables),
             *([early_step(txn_id)] if changes else ()),
+            *([later_step(connection, tables, txn_id)] if use.replaces else ()),
             *(take_steps(use.table, txn_id) if takes else ()),
         ]
         tried.append(None)
@@ -94,11 +95,12 @@ def begin_at_once(
         # It has its write id: another look would be later than that (R1).
         not covers({use.table: pinned}, snapshot)
         or (changes and early_conflict(txn_id, rest[0], snapshot.valid_txns) is not None)
+        or (use.replaces and bool(rest[int(changes)]))
         or is_cleaned_away(snapshot, cleaned)
     )
     if outdated:
         return AtOnce(response, None)
-    taken = rest[-1] if len(rest) > int(changes) else []
+    taken = rest[-1] if len(rest) > int(changes) + int(use.replaces) else []
     write_ids = {use.table: _write_id(client, use, txn_id, taken)} if use.writes else {}
     return AtOnce(response, begun_of(response.lock_id, txn_id, uses, snapshot, write_ids))
 

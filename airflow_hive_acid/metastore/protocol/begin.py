@@ -27,7 +27,7 @@ from airflow_hive_acid.metastore.protocol.allocation import allocate_all
 from airflow_hive_acid.metastore.protocol.at_once import begin_at_once
 from airflow_hive_acid.metastore.protocol.handover import leave, take_up
 from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
-from airflow_hive_acid.metastore.protocol.looks import begun_of, cleanable_step, covers, is_cleaned_away
+from airflow_hive_acid.metastore.protocol.looks import begun_of, cleanable_step, covers, is_cleaned_away, later_step
 from airflow_hive_acid.metastore.txns.conflicts import early_conflict, early_step
 from airflow_hive_acid.metastore.txns.history import pin_steps
 from airflow_hive_acid.metastore.txns.snapshots import FEW, Snapshot, take_snapshot, take_snapshot_and
@@ -206,6 +206,7 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     client, txn_id = pending.client, pending.txn_id
     tables = [use.table for use in pending.uses if use.transactional]
     written = [use.table for use in pending.uses if use.writes]
+    replaced = [use.table for use in pending.uses if use.replaces]
     gap = client.gap_timeout_ms
     few = len(tables) <= FEW
 
@@ -222,11 +223,14 @@ def prepare(pending: PendingTransaction) -> Begun | None:
 
     def look(connection: Connection, pinned: Mapping[TableName, int]) -> Begun | Snapshot | None:
         early = [early_step(txn_id)] if written else []
-        looks = [*early, cleanable_step(connection, tables)]
+        later = [later_step(connection, replaced, txn_id)] if replaced else []
+        looks = [*early, *later, cleanable_step(connection, tables)]
         snapshot, results = take_snapshot_and(connection, tables, txn_id, gap, looks)
         if not covers(pinned, snapshot):
             return snapshot
         if written and early_conflict(txn_id, results[0].rows, snapshot.valid_txns) is not None:
+            return None
+        if replaced and results[1].rows:
             return None
         if is_cleaned_away(snapshot, results[-1].rows):
             return None

@@ -1,7 +1,7 @@
 """What a transaction that begins has to find out before it may work: pure decisions, and the statement they need.
 
 R10: what it needs was registered, and nobody has removed it in favour of what it does not see. R2: a change that would
-doom its commit is known.
+doom its commit is known, and so are rows that it would hide although it does not see them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from sqlalchemy import select
 from airflow_hive_acid.format.id_ranges import IdRanges
 from airflow_hive_acid.metastore.database.backend import Step
 from airflow_hive_acid.metastore.protocol.transaction import Begun
-from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    COMPLETED_TXN_COMPONENTS,
+)
 from airflow_hive_acid.metastore.txns.snapshots import Names, Snapshot, is_one_of, names_of, table_parameters
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.protocol.table_uses import TableUse
 
-_CQ, _CC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
+_CQ, _CC, _CTC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, COMPLETED_TXN_COMPONENTS.c
 
 
 @cache
@@ -56,6 +60,24 @@ def cleanable_step(connection: Connection, tables: Sequence[TableName]) -> Step:
 def is_cleaned_away(snapshot: Snapshot, rows: Iterable[Any]) -> bool:
     """Whether a Cleaner may have removed what the snapshot needs, in favour of a compaction that it does not see."""
     return any(not _sees(snapshot.valid_txns, row[0]) for row in rows)
+
+
+@cache
+def _later(names: Names) -> sa.Select[Any]:
+    """A txn that was opened after mine and has committed what it wrote."""
+    later = _CTC.CTC_TXNID > sa.bindparam("txn_id", type_=sa.BigInteger)
+    return select(_CTC.CTC_TXNID).where(later, is_one_of(_CTC.CTC_DATABASE, _CTC.CTC_TABLE, names)).limit(1)
+
+
+def later_step(connection: Connection, replaced: Sequence[TableName], txn_id: int) -> Step:
+    """The statement that finds writes of later txns in tables that a txn is to overwrite, at least one.
+
+    A txn does not see what later ones have written (Hive's createValidReadTxnList). Whoever has opened later and locked
+    earlier may have committed rows before it was granted its lock. An INSERT OVERWRITE of what it has read of the same
+    table would hide these rows, and they are nowhere else; Hive's own conflicts are of UPDATE and DELETE alone.
+    """
+    names = names_of(connection, replaced)
+    return Step(_later(names), {"txn_id": txn_id, **table_parameters(replaced, names)})
 
 
 def covers(pinned: Mapping[TableName, int], snapshot: Snapshot) -> bool:

@@ -54,6 +54,11 @@ class TableUse:
         """Whether it needs a write id."""
         return self.transactional and self.operation is not Operation.SELECT
 
+    @property
+    def replaces(self) -> bool:
+        """Whether what it writes hides all rows that were there, those that it does not see as well."""
+        return self.writes and self.lock is LockType.EXCL_WRITE
+
     def component(self) -> LockComponent:
         """Its part of the lock request."""
         return LockComponent(

@@ -235,6 +235,49 @@ def test_a_writer_that_would_be_doomed_is_opened_anew_before_it_works(
 
 
 @pytest.mark.rule("R2")
+@pytest.mark.parametrize(("operation", "begun"), [("overwrite", 2), ("update", 1), ("insert", 1)])
+def test_who_overwrites_sees_whatever_was_committed_before_its_lock(
+    client: MetastoreClient, other_client: MetastoreClient, operation: str, begun: int
+) -> None:
+    """
+    t1  A opens 1
+    t2                      B opens 2, inserts, commits
+    t3  A is granted EXCL_WRITE at once, and would not see 2: what it reads of the table and writes back lacks B's row
+    """
+    opened: list[int] = []
+
+    def insert_once(txn_id: int) -> None:
+        if not opened:
+            other_client.begin({"db.t": "insert"}).commit()
+        opened.append(txn_id)
+
+    txn = client.begin({"db.t": operation}, opened=insert_once)
+    assert len(opened) == begun
+    assert txn.snapshot["db.t"].is_valid(1) == (operation == "overwrite")
+
+
+@pytest.mark.rule("R2")
+def test_who_has_waited_to_overwrite_sees_whatever_was_committed_meanwhile(
+    client: MetastoreClient, other_client: MetastoreClient, lock_on: Any, rows: Any
+) -> None:
+    """
+    t1  A holds EXCLUSIVE
+    t2                      B opens 1 to overwrite, waits
+    t3                                          C opens 2, inserts, commits
+    t4  A lets go, B is granted and starts over
+    """
+    blocker = client.lock([lock_on("db.t", LockType.EXCLUSIVE)])
+    pending = other_client.start({"db.t": "overwrite"})
+    third = client.open_txn()
+    rows.insert("TXN_COMPONENTS", TC_TXNID=third, TC_DATABASE="db", TC_TABLE="t", TC_OPERATION_TYPE="i", TC_WRITEID=1)
+    client.commit_txn(third)
+    client.unlock(blocker.lock_id)
+    assert pending.check()
+    assert other_client.finish(pending) is None
+    assert rows.txn_state(pending.txn_id) == ("a", "concurrent committed transaction")
+
+
+@pytest.mark.rule("R2")
 def test_a_change_the_snapshot_did_not_contain_is_a_conflict(
     client: MetastoreClient, other_client: MetastoreClient
 ) -> None:
