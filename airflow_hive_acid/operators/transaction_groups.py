@@ -40,10 +40,16 @@ _OWN_DELAY = timedelta(seconds=10)
 _OWN_TRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": _OWN_DELAY,
+    # The others read what it returns, whatever the DAG's default_args say.
+    "do_xcom_push": True,
     # A begin that was chosen to give way in a deadlock comes back later than the others.
     **({"retry_policy": HiveAcidRetryPolicy(delay=_OWN_DELAY)} if has_retry_policies() else {}),
 }
 _KEEPER_PRIORITY = 10_000
+#: Rules by which no failed task is committed over.
+_WITHOUT_FAILURES = frozenset({
+    TriggerRule.ALL_SUCCESS, TriggerRule.NONE_FAILED, TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+})  # fmt: skip
 _LONGEST_PAUSE = timedelta(minutes=10)
 
 
@@ -115,9 +121,15 @@ class HiveAcidTransaction(TaskGroup):
         }
         # It needs a worker only to leave for the triggerer; until it has, nobody keeps the txn between members.
         self.keeper = HiveAcidKeepTransactionOperator(
-            task_id="keeper", priority_weight=_KEEPER_PRIORITY, weight_rule="absolute", **common
+            task_id="keeper",
+            trigger_rule=TriggerRule.ALL_SUCCESS,
+            priority_weight=_KEEPER_PRIORITY,
+            weight_rule="absolute",
+            **common,
         )
         self.commit = HiveAcidCommitTransactionOperator(task_id="commit", **common)
+        if self.commit.trigger_rule not in _WITHOUT_FAILURES:  # of default_args, which mean the author's own tasks
+            self.commit.trigger_rule = TriggerRule.ALL_SUCCESS
         self.end = HiveAcidEndTransactionOperator(task_id="end", **common)
         self.begin >> self.keeper
         self.begin >> roots

@@ -77,6 +77,24 @@ def test_group_has_a_begin_a_keeper_a_commit_and_an_end():
     assert set(again.task_dict) == set(dag.task_dict)
 
 
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ("all_done", "all_success"), ("one_success", "all_success"), ("none_failed", "none_failed"),
+        ("none_failed_min_one_success", "none_failed_min_one_success"),
+    ],
+)  # fmt: skip
+def test_default_args_commit_nothing_over_a_task_that_failed(given, rule):
+    """A check of the author's own is no member: only the commit's rule keeps it from being committed over."""
+    default_args = {"trigger_rule": given, "do_xcom_push": False}
+    with DAG("d", schedule=None, default_args=default_args) as dag, hive_acid_transaction("load", tables=TABLES):
+        insert("first")
+    rules = {name: dag.get_task(f"load.{name}").trigger_rule.value for name in ("first", "commit", "keeper")}
+    assert rules == {"first": given, "commit": rule, "keeper": "all_success"}
+    assert [dag.get_task(f"load.{name}").do_xcom_push for name in ("begin", "commit", "end")] == [True] * 3
+    assert dag.get_task("load.first").do_xcom_push is False
+
+
 def test_tries_follow_each_other_and_an_outcome_comes_last():
     with DAG("d", schedule=None) as dag:
         tries = hive_acid_transaction_tries("load", tables=TABLES, tries=3, retry_delay=timedelta(seconds=9))
