@@ -151,14 +151,20 @@ class Running:
     let_go: Callable[[], str]
 
     def stop(self) -> None:
-        """Stop it; nothing of it will be visible, and nobody waits for what it held."""
-        self.engine.cancel()
+        """Stop it; nothing of it will be visible, and nobody waits for what it held.
+
+        Both at the same time: Airflow kills the process 5 seconds after it has asked it to end, and an application on
+        a cluster may take longer than that to be stopped. What it may still write is fenced (R4).
+        """
+        stopping = threading.Thread(target=self.engine.cancel, name="hive-acid-cancel", daemon=True)
+        stopping.start()
         try:
             said = self.let_go()
         except errors.HiveAcidError as error:
             log.warning("%s could not be let go of and will time out: %s", self.holds, error)
         else:
             log.info("stopped; %s", said)
+        stopping.join()
 
 
 def fail_task(error: HiveAcidError) -> NoReturn:

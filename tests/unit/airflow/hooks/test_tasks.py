@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException
-from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task, worker_id
+from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError, WriteConflictError
+from airflow_hive_acid.hooks.tasks import Running, agent_info, fail_task, worker_id
 
 
 def context(map_index=-1, run_id="manual__1", try_number=1):
@@ -37,6 +38,39 @@ def test_retryable_error_lets_airflow_retry():
     with pytest.raises(AirflowException, match="WriteConflictError: txn 5") as caught:
         fail_task(WriteConflictError("txn 5 was first"))
     assert not isinstance(caught.value, AirflowFailException)
+
+
+@pytest.mark.rule("R4")
+def test_what_a_killed_task_holds_is_let_go_while_its_application_takes_its_time_to_stop():
+    """
+    t1  Airflow asks the task to end, and kills its process 5 s later
+    t2                 its driver runs on a cluster, which takes longer than that to stop it
+    t3  the txn is aborted before the process is killed: nobody waits for its locks until they time out
+    """
+    let_go, told = threading.Event(), []
+
+    def cancel():
+        assert let_go.wait(30)
+        told.append("stopped")
+
+    def withdraw():
+        told.append("let go")
+        let_go.set()
+        return "aborted txns: 5"
+
+    Running(SimpleNamespace(cancel=cancel), "txn 5", withdraw).stop()
+    assert told == ["let go", "stopped"]
+
+
+def test_an_application_is_stopped_although_what_it_holds_cannot_be_let_go(caplog):
+    told = []
+
+    def withdraw():
+        raise MetastoreUnavailableError("nobody answers")
+
+    Running(SimpleNamespace(cancel=lambda: told.append("stopped")), "txn 5", withdraw).stop()
+    assert told == ["stopped"]
+    assert "txn 5 could not be let go of and will time out: nobody answers" in caplog.text
 
 
 def test_error_that_would_come_again_fails_at_once():
