@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk import BaseOperator
@@ -25,7 +26,8 @@ from airflow_hive_acid.hooks.arguments import (
     texts,
 )
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task, require_rendered
+from airflow_hive_acid.hooks.lives import task_life
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task, require_rendered, unique_scope
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
@@ -167,6 +169,8 @@ class HiveAcidChangesOperator(HiveAcidOperator):
 class HiveAcidPinOperator(BaseOperator):
     """Pins tables as they are now, all at one moment; a retry finds the pin of the earlier try.
 
+    A task that is cleared, and one whose tables were changed, pins anew in the place of its own pin.
+
     :param name: of the pin. (templated)
     :param tables: ``[db.]table`` of each. (templated)
     :param expires: seconds, or a ``timedelta``, after which it is dropped.
@@ -213,22 +217,28 @@ class HiveAcidPinOperator(BaseOperator):
         :return: the pin as a document: name, tables, expires, ….
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.metastore.names import table_name
         from airflow_hive_acid.metastore.txns import overdue
 
         require_rendered(self, self.takes)
         instance = context["ti"]
         run = f"{instance.dag_id} {instance.run_id} {instance.task_id} {instance.map_index}"
-        comment = f"{self.comment} ({run})" if self.comment else run
+        # Names do not tell a run from one that was deleted, nor a retry from a clear (decision 18).
+        task = f"~{hashlib.sha256(repr(unique_scope(context)).encode()).hexdigest()[:8]}."
+        signed = f"{run} {task}{task_life(context)}"
+        comment = f"{self.comment} ({signed})" if self.comment else f"({signed})"
         tables = [self.tables] if isinstance(self.tables, str) else list(self.tables)
         with HiveAcidHook(self.hive_acid_conn_id) as hook:
             try:
                 there = next((pin for pin in hook.pins.show() if pin.name == self.name), None)
                 if there is not None and overdue(there) is not None:
                     there = None  # it has ended, and only its name is left: a new one takes its place
-                if there is not None and there.comment == comment:
-                    return there.to_document()  # an earlier try of this task has made it
-                if there is not None and self.replace:
-                    hook.pins.unpin(self.name, f"replaced by {run}")
+                if there is not None:
+                    of = there.comment or ""
+                    if of.endswith(f"({signed})") and set(there.tables) == {str(table_name(each)) for each in tables}:
+                        return there.to_document()  # an earlier try of this task has made it
+                    if self.replace or task in of:
+                        hook.pins.unpin(self.name, f"replaced by {run}")
                 pin = hook.pins.pin(
                     self.name, tables, expires=self.expires, max_bytes=self.max_bytes, comment=comment,
                     agent_info=agent_info(context),
