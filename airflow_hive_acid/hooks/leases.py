@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 _SALT_BYTES, _SECRET_BYTES = 16, 32
 _COST = 2**14
 _STATE_KEY = "hive_acid_lease_secret"
+_DROP_KEY = "hive_acid_lease_dropped"
 _MOMENT = 1.0
 """Seconds of a lease that is only named to be given back."""
 _SEALED = "sealed"
@@ -116,6 +117,20 @@ def secret_of_task(
     if store is not None:
         store.set(_STATE_KEY, {"life": life, "objects": wanted, _SEALED: seal_secret(client, secret)})
     return secret
+
+
+def dropped_before(context: Mapping[str, Any], lease_id: int) -> bool:
+    """Whether an earlier try of a task instance has begun to drop a lease; from now on one has.
+
+    Where an Airflow keeps nothing for task instances, every earlier try counts as one.
+    """
+    store = context.get("task_state_store")
+    if store is None:
+        return int(context["ti"].try_number) > 1
+    if store.get(_DROP_KEY) == lease_id:
+        return True
+    store.set(_DROP_KEY, lease_id)
+    return False
 
 
 @contextlib.contextmanager

@@ -224,22 +224,24 @@ class HiveAcidDropLeaseOperator(BaseOperator):
         :return: the lease that is left for other tasks, as the grab returns it; None when all of it was dropped.
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
-        from airflow_hive_acid.hooks.leases import describe, objects_of, open_lease, seal_lease
+        from airflow_hive_acid.hooks.leases import describe, dropped_before, objects_of, open_lease, seal_lease
 
         if self.lease in _EMPTY:
             self.log.info("There is no lease to drop")
             return None
+        tried_before = False
         try:
             check_rendered(self, self.takes)
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 lease = open_lease(client, self.lease)
+                tried_before = dropped_before(context, lease.lease_id)
                 left = client.leases.drop_lease(lease, None if self.objects is None else objects_of(self.objects))
                 self.log.info("Dropped: %s", describe(lease.without(left.objects)))
                 return seal_lease(client, left) if left.objects else None
         except LeaseEndedError as error:
             # A try before this one may have dropped it and died before it could say so.
-            if not self.ended_ok and context["ti"].try_number == 1:
+            if not self.ended_ok and not tried_before:
                 fail_task(error)
             self.log.warning("Nothing to drop: %s", error)
             return None

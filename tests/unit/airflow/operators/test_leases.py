@@ -247,15 +247,30 @@ def test_what_an_earlier_version_kept_of_a_try_is_understood(conn_id, client):
 
 
 def test_drop_gives_back_once_and_a_retry_may_find_it_done(conn_id, client):
-    document = grab(conn_id).execute(context_of())
-    drop(conn_id, document).execute(context_of())
+    document, store = grab(conn_id).execute(context_of()), Store()
+    drop(conn_id, document).execute(context_of(store=store))
     assert client.leases.list_lease() == []
     with pytest.raises(AirflowFailException, match="LeaseEndedError"):
-        drop(conn_id, document).execute(context_of())
-    drop(conn_id, document).execute(context_of(try_number=2))
+        drop(conn_id, document).execute(context_of("another"))
+    drop(conn_id, document).execute(context_of(try_number=2, store=store))
+    drop(conn_id, document).execute({**context_of(try_number=2), "task_state_store": None})
     drop(conn_id, document, ended_ok=True).execute(context_of())
     drop(conn_id, None).execute(context_of())
     drop(conn_id, "None").execute(context_of())
+
+
+def test_the_drop_of_a_run_that_was_cleared_says_that_its_lease_had_ended(conn_id, client):
+    """
+    t1  grab, work, drop; somebody clears all of them
+    t2  the new lease ends while the work goes on: somebody else may have worked there, too
+    t3  the drop, which is no first try any more, has not dropped this lease before
+    """
+    store = Store()
+    drop(conn_id, grab(conn_id).execute(context_of())).execute(context_of(store=store))
+    document = grab(conn_id).execute(context_of())
+    client.leases.force_drop_lease("db.t", "root", "test")
+    with pytest.raises(AirflowFailException, match="LeaseEndedError"):
+        drop(conn_id, document).execute(context_of(try_number=2, store=store, max_tries=4))
 
 
 def test_some_objects_can_be_dropped_before_the_others(conn_id, client):
