@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
@@ -25,10 +24,16 @@ from airflow_hive_acid.hooks.arguments import (
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill
-from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, cancel_requests, compaction_outcome
+from airflow_hive_acid.triggers.compactions import (
+    CompactionFinishedTrigger,
+    cancel_requests,
+    compaction_outcome,
+    not_served,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
 
@@ -196,15 +201,14 @@ class HiveAcidCompactOperator(BaseOperator):
 
     def _defer(self, request: dict[str, Any], done: list[dict[str, Any]], started: float) -> None:
         request_id = _ids(request)[len(done)]
-        left = None if self.timeout is None else timedelta(seconds=max(self.timeout - (time.time() - started), 1.0))
+        until = None if self.timeout is None else started + self.timeout
         known = {"request": request, "done": done, "started": started}
         self.defer(
             trigger=CompactionFinishedTrigger(
-                request_id, self.hive_acid_conn_id, self.poll_interval, _accepted(request), known
+                request_id, self.hive_acid_conn_id, self.poll_interval, _accepted(request), known, until
             ),
             method_name="execute_complete",
             kwargs=known,
-            timeout=left,
         )
 
     def _ask(self, hook: HiveAcidHook) -> dict[str, Any]:
@@ -229,10 +233,7 @@ class HiveAcidCompactOperator(BaseOperator):
     def _poll(self, client: MetastoreClient, request_id: int, started: float) -> dict[str, Any]:
         while (outcome := compaction_outcome(client, request_id)) is None:
             if self.timeout is not None and time.time() - started > self.timeout:
-                raise JobFailedError(
-                    f"compaction request {request_id} was not served in {self.timeout:.0f} s and stays queued. Is the "
-                    "Worker DAG hive_acid_worker running?"
-                )
+                raise not_served(request_id)
             time.sleep(self.poll_interval)
         return outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
     :param request_id: id of the request.
     :param cancel_on_kill: requests that are cancelled when somebody kills the waiting task in Airflow.
     :param handed_back: what the task needs to go on; the event carries it.
+    :param until: when to give up, seconds since 1970 by the triggerer's clock; None never.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
         poll_interval: float = 5.0,
         cancel_on_kill: list[int] | None = None,
         handed_back: dict[str, Any] | None = None,
+        until: float | None = None,
     ) -> None:
         super().__init__(hive_acid_conn_id, poll_interval)
         self.request_id = request_id
         self.cancel_on_kill = cancel_on_kill
         self.handed_back = handed_back
+        self.until = until
 
     async def let_go(self) -> None:
         """The task was marked as failed, or cleared: nobody waits for what it asked for."""
@@ -52,7 +56,14 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
             outcome = compaction_outcome(client, self.request_id)
         except JobFailedError as error:
             return ended_badly(error)
+        if outcome is None and self.until is not None and time.time() >= self.until:
+            return ended_badly(not_served(self.request_id))
         return outcome if outcome is None else {**outcome, "handed_back": self.handed_back}
+
+    async def pause(self) -> None:
+        """Until the next look; the last one is when the time is over."""
+        left = self.poll_interval if self.until is None else self.until - time.time()
+        await asyncio.sleep(max(0.0, min(self.poll_interval, left)))
 
 
 def cancel_requests(client: MetastoreClient, request_ids: Sequence[int]) -> list[str]:
@@ -64,6 +75,14 @@ def cancel_requests(client: MetastoreClient, request_ids: Sequence[int]) -> list
         request_ids, user=client.user, reason="the task that asked was killed in Airflow"
     )
     return [f"compaction {answer.id}: {answer.message}" for answer in answers]
+
+
+def not_served(request_id: int) -> JobFailedError:
+    """The error of who has waited for a request as long as he wanted."""
+    return JobFailedError(
+        f"compaction request {request_id} was not served in time (timeout) and stays queued. Is the Worker DAG "
+        "hive_acid_worker running?"
+    )
 
 
 def ended_badly(error: JobFailedError) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 from airflow_hive_acid.triggers.locks import LocksReleasedTrigger
 
 TRIGGERS = [
-    CompactionFinishedTrigger(request_id=5, hive_acid_conn_id="other", poll_interval=0.5),
+    CompactionFinishedTrigger(request_id=5, hive_acid_conn_id="other", poll_interval=0.5, until=12.5),
     LocksReleasedTrigger(table="db.t", partition="p=1", lock_types=["EXCLUSIVE"], hive_acid_conn_id="other"),
     LocksReleasedTrigger(lock_id=7),
     LocksGrantedTrigger(txn_id=3, lock_id=4, until=12.5, hive_acid_conn_id="other"),
