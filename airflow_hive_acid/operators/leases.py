@@ -99,6 +99,7 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self.hive_acid_conn_id = hive_acid_conn_id
+        self._is_killed = False
         check_parsed(self, self.takes)
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -164,10 +165,17 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
         self.log.warning("The DAG file names another lease than before the wait; what was granted is given back")
         return self.execute(context)
 
+    def on_kill(self) -> None:
+        """End the wait in the worker slot: who comes later moves up, and a task that has ended is granted nothing."""
+        self._is_killed = True
+
     def _stand_in_line(self, grab: WaitingGrab, until: float | None) -> Lease:
         try:
             while True:
                 lease = grab.look()
+                if self._is_killed:
+                    grab.give_up()
+                    raise _retry(f"killed by Airflow while it waited for a lease on {self.objects}; nothing is held")
                 if lease is not None:
                     return lease
                 text = grab.blocked.text if grab.blocked is not None else ""

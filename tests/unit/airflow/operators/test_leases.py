@@ -321,6 +321,30 @@ def test_waiting_in_the_worker_slot_ends_with_the_grant(conn_id, client, monkeyp
     assert grab(conn_id, wait=None, deferrable=False).execute(context_of())["lease_id"] > held.lease_id
 
 
+def test_a_task_that_is_killed_in_its_slot_is_granted_nothing_any_more(conn_id, client, monkeypatch):
+    """
+    t1  the task waits in its slot; somebody marks it as failed, and Airflow asks its process to end
+    t2  the lease is free before the process has ended
+    t3  nobody would use what it was granted
+    """
+    held = client.leases.grab_lease("db.t", 60)
+    task = grab(conn_id, wait=None, deferrable=False)
+
+    class Clock:
+        time = staticmethod(time.time)
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            task.on_kill()
+            client.leases.drop_lease(held)
+
+    monkeypatch.setattr(operators, "time", Clock)
+    with pytest.raises(AirflowException, match=r"killed by Airflow while it waited for a lease on db\.t; nothing"):
+        task.execute(context_of())
+    assert client.leases.list_lease() == []
+    assert client.leases.grab_lease("db.t", 60)
+
+
 def test_waiting_is_deferred_and_keeps_its_place(conn_id, client, masked):
     """
     t1  held; the task stands in line and defers
