@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import ActionRefusedError, InvalidArgumentsError, NoSuchObjectError
@@ -12,6 +12,7 @@ from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.replica import read_sync, target_databases, unmark_target
 from airflow_hive_acid.replication.cycles.executor import SiteExecutor
 from airflow_hive_acid.replication.cycles.failover import fail_over
+from airflow_hive_acid.replication.cycles.released import require_names
 from airflow_hive_acid.replication.cycles.runner import PAGE, Parts, destination_clock, is_another_source, run_cycle
 from airflow_hive_acid.replication.cycles.unfinished_txns import end_earlier
 from airflow_hive_acid.replication.events.collapse import collapse
@@ -89,13 +90,13 @@ def parts_of(
     dropped = frozenset(table_name(name) for name in anew)
     store = None if policy.event_store is None else EventStore(target.filesystem, policy.event_store)
     executor = SiteExecutor(policy, source, target, brought, dropped, step, events=store, again=again)
-    log = source.client.notifications
-    if store is None:
-        return Parts(log, create, executor, destination_clock(target), step, begin=executor.begin)
-    return Parts(
-        store, create, executor, destination_clock(target), step, begin=executor.begin,
-        refresh=lambda: _fill(store, policy, source, target),
+    parts = Parts(
+        source.client.notifications, create, executor, destination_clock(target), step, begin=executor.begin,
+        require_names=lambda: require_names(policy, brought, executor.tables),
     )  # fmt: skip
+    if store is None:
+        return parts
+    return replace(parts, events=store, refresh=lambda: _fill(store, policy, source, target))
 
 
 def event_source(policy: Policy, source: Site, target: Site) -> EventSource:

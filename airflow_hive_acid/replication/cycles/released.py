@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.errors import ActionRefusedError
 from airflow_hive_acid.metastore.replica import target_databases, unmark_target
 from airflow_hive_acid.replication.cycles.runner import Applied
 from airflow_hive_acid.replication.dumps.drops import drop_table
 from airflow_hive_acid.replication.policies.state import taken_over
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sqlalchemy import Connection
 
@@ -27,6 +28,27 @@ def is_written(policy: Policy, table: TableName, name: TableName) -> bool:
     :param name: of the copy.
     """
     return policy.selects(table) and policy.target(table) == name
+
+
+def require_names(
+    policy: Policy, brought: Mapping[TableName, TableName], tables: Callable[[], Iterable[TableName]]
+) -> None:
+    """Refuse to follow events into other names than those of the copies: what does not change would come to none.
+
+    And the old copies would be forgotten with the first event, so that nobody ever drops them.
+
+    :param tables: those of the source that the policy replicates; asked for only where a name differs.
+    :raises ActionRefusedError: naming one, and what to do.
+    """
+    differ = {table for table, name in brought.items() if policy.selects(table) and policy.target(table) != name}
+    left = sorted(differ.intersection(tables())) if differ else []
+    if left:
+        raise ActionRefusedError(
+            f"replication policy {policy.name!r} calls {left[0]} {policy.target(left[0])} now, and its copy is "
+            f"{brought[left[0]]} ({len(left)} tables have another name): nothing was changed. Give 'rename' back what "
+            "it was, or copy them under their new names, which drops the old copies: 'hive-acid replication bootstrap "
+            f"{policy.name}'"
+        )
 
 
 def give_up(target: Site, policy: Policy, brought: Mapping[TableName, TableName]) -> list[Applied]:

@@ -111,6 +111,7 @@ class Parts:
     :param step: told before each step, for progress; what it raises ends the cycle there.
     :param begin: told the epoch of the cycle, before anything is done.
     :param refresh: has the source's latest events come to ``events``, if that is not the source itself.
+    :param require_names: refuses to follow events where the copies have other names than the policy gives them.
     """
 
     events: EventSource
@@ -121,6 +122,7 @@ class Parts:
     page: int = PAGE
     begin: Callable[[int], object] = lambda _epoch: None
     refresh: Callable[[], object] = lambda: None
+    require_names: Callable[[], object] = lambda: None
 
 
 @dataclass(slots=True)
@@ -190,7 +192,8 @@ def run_cycle(
     :param again: make the first copy once more, whatever the position is: what was asked for by a person.
     :raises ReplicationBusyError: when another cycle of the policy is at work.
     :raises ReplicationGapError: when events were purged before they were read; a bootstrap is proposed, never guessed.
-    :raises ActionRefusedError: when the policy was failed over, or has no first copy and may not make one by itself.
+    :raises ActionRefusedError: when the policy was failed over, has no first copy and may not make one by itself, or
+        has got other names since.
     """
     record = PolicyRecord(target.client.database, policy.name)
     with target.client.mutexes.try_hold(record.mutex) as mutex:
@@ -263,6 +266,8 @@ class _Cycle:
                 f"replication stands at event {position}, and the source has another event of that id now than the one "
                 "that was applied: it is another metastore, or was restored from a backup. Bootstrap the policy again."
             )
+        else:
+            parts.require_names()
         self._follow(position, current)
         for said in parts.executor.finish():
             self.report.notes.append(said)

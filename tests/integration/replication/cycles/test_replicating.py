@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import (
+    ActionRefusedError,
     InvalidArgumentsError,
     NoSuchObjectError,
     ReplicaDivergedError,
@@ -140,6 +141,35 @@ def test_a_database_that_gets_another_name_at_the_destination_is_copied_and_its_
     for table in world.tables:
         ours = {k[1]: v for k, v in read(replica, [table.replace("sales.", "second.")]).items() if v}
         assert ours == {k[1]: v for k, v in read(primary, [table]).items() if v}
+
+
+@pytest.mark.backends("sqlite")
+def test_names_that_have_changed_are_not_followed_before_everything_is_copied_under_them(
+    world: World, primary: Site, replica: Site
+) -> None:
+    """Else what does not change would come to none of the two, and nobody would know of the old copies any more."""
+    catalog = replica.client.catalog
+    for name in ("first", "second"):
+        catalog.create_database(name)
+    location = plain_table(primary, "sales.lines", a="one\n")
+    plain_table(primary, "sales.quiet", a="1\n")
+    world.write()
+    first = policy({**DOCUMENT, "rename": {"sales": "first"}})
+    second = policy({**DOCUMENT, "rename": {"sales": "second"}})
+    cycle(primary, replica, first)
+    write(primary, location, b="two\n")
+    primary.client.catalog.alter_properties("sales.lines", {"numFiles": "2"})
+    for _ in range(2):
+        with pytest.raises(ActionRefusedError, match=r"calls sales\.lines second\.lines now, and its copy is first"):
+            cycle(primary, replica, second)
+    assert catalog.list_tables("second") == []
+    cycle(primary, replica, first)
+    assert lines(replica, "first.lines") == {"a": "one\n", "b": "two\n"}
+    cycle(primary, replica, second, again=True)
+    assert catalog.list_tables("first") == []
+    world.write()
+    cycle(primary, replica, second)
+    assert lines(replica, "second.quiet") == {"a": "1\n"}
 
 
 @pytest.mark.backends("sqlite")
