@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, KEYWORDS, ConstraintKind, storage_format
-from airflow_hive_acid.metastore.replica import METADATA_STATE_ID, OVERWRITTEN, STATE_ID
+from airflow_hive_acid.metastore.replica import METADATA_STATE_ID, OVERWRITTEN, REBALANCED, STATE_ID
 from airflow_hive_acid.metastore.txns import moves_with_commits
 from airflow_hive_acid.sql.text.quoting import identifier, quoted
 
@@ -25,7 +25,7 @@ Line = list[str | None]
 _KEPT_BY_THE_METASTORE = frozenset((
     "COLUMN_STATS_ACCURATE", "numFiles", "numRows", "rawDataSize", "totalSize", "numFilesErasureCoded",
     "transient_lastDdlTime", "last_modified_by", "last_modified_time", "numPartitions", "EXTERNAL", STATE_ID,
-    METADATA_STATE_ID, OVERWRITTEN,
+    METADATA_STATE_ID, OVERWRITTEN, REBALANCED,
 ))  # fmt: skip
 """Parameters that say how a table is, and not how it was wanted."""
 _OF_COLUMNS = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)

@@ -63,6 +63,7 @@ from airflow_hive_acid.metastore.compaction import CompactionState, CompactionTy
 from airflow_hive_acid.metastore.database import AbortReason, LockState, LockType, Operation, TxnState, TxnType
 from airflow_hive_acid.metastore.locks import LockComponent
 from airflow_hive_acid.metastore.protocol import PendingTransaction, TableUse, Transaction, prepare
+from airflow_hive_acid.metastore.replica import TARGET_FOR, policies_of
 from airflow_hive_acid.metastore.txns import COMPACT_KIND, txn_facts
 from airflow_hive_acid.settings import Source
 
@@ -132,7 +133,7 @@ class Work:
         """The table and partition, or why the request is refused."""
         table, partition = self._find()
         exists = self._request.resource.partition is None or partition is not None
-        reason = refusal(self._request, table, partition_exists=exists)
+        reason = refusal(self._request, table, partition_exists=exists, policies=self._policies())
         if reason is not None or table is None:
             return reason or f"there is no table {self._request.resource.table_name}"
         try:
@@ -140,6 +141,14 @@ class Work:
         except InvalidArgumentsError as error:
             return str(error)
         return Place(table, partition, application)
+
+    def _policies(self) -> list[str]:
+        """The replication policies that write the table's database; asked only for what matters to them."""
+        if self._request.type is not CompactionType.REBALANCE:
+            return []
+        database = self._request.resource.database
+        properties = self._client.catalog.database_properties([database]).get(database, {})
+        return policies_of(properties.get(TARGET_FOR))
 
     def _find(self) -> tuple[Table | None, Partition | None]:
         resource = self._request.resource

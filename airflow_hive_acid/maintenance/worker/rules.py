@@ -21,8 +21,13 @@ NOTHING_TO_DO = "None of the compaction thresholds met, compaction request is re
 """Hive's words, which its users search for."""
 
 
-def refusal(request: Compaction, table: Table | None, *, partition_exists: bool) -> str | None:
-    """Why a request cannot be worked on; None when it can."""
+def refusal(
+    request: Compaction, table: Table | None, *, partition_exists: bool, policies: Sequence[str] = ()
+) -> str | None:
+    """Why a request cannot be worked on; None when it can.
+
+    :param policies: replication policies that write the table.
+    """
     resource = request.resource
     if table is None:
         return f"there is no table {resource.database}.{resource.table} (any more)"
@@ -30,6 +35,11 @@ def refusal(request: Compaction, table: Table | None, *, partition_exists: bool)
         return f"{table.qualified_name} is not transactional"
     if request.type is CompactionType.REBALANCE and (table.bucket_count > 0 or table.is_insert_only):
         return f"{table.qualified_name} cannot be rebalanced: it is bucketed or insert-only"
+    if request.type is CompactionType.REBALANCE and policies:
+        return (
+            f"{table.qualified_name} is written by the replication policy {', '.join(policies)}, whose changes know "
+            "its rows by the ids that they have at the source: rebalance it there"
+        )
     if table.sort_columns and not table.is_insert_only:
         return f"{table.qualified_name} is sorted by {table.sort_columns[0][0]}, and rows with ids lie in their order"
     if table.is_partitioned and resource.partition is None:

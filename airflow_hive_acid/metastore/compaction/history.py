@@ -71,7 +71,7 @@ class PurgedCompaction:
 def select_for_purge(rows: Iterable[Compaction], retention: Retention, now_ms: int) -> list[PurgedCompaction]:
     """Which rows of the history may go.
 
-    Aborted requests are kept for ever, as in Hive: they were a person's decision.
+    Aborted requests are kept for ever, as in Hive: they were a person's decision. So is the newest rebalance.
     """
     by_resource: dict[Resource, list[Compaction]] = defaultdict(list)
     for row in rows:
@@ -86,12 +86,16 @@ def _purge_resource(newest_first: Sequence[Compaction], retention: Retention, no
     purged = []
     seen: dict[CompactionState, int] = defaultdict(int)
     later_success: set[CompactionType] = set()
+    is_rebalanced = False
     for row in newest_first:
         if row.state is CompactionState.SUCCEEDED:
             later_success.add(row.type)
         kept = retention.kept(row.state)
         if kept is None:
             continue
+        if row.state is CompactionState.SUCCEEDED and row.type is CompactionType.REBALANCE and not is_rebalanced:
+            is_rebalanced = True
+            continue  # replicas and mirrors learn from it that rows have other ids
         seen[row.state] += 1
         age = now_ms - (row.start if row.start is not None else now_ms)
         pointless = CompactionType.MAJOR in later_success or (bool(later_success) and row.type is CompactionType.MINOR)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.replica.advances import Advance, TableAdvance, Written
     from airflow_hive_acid.metastore.replica.compactions import is_sync_under_way
     from airflow_hive_acid.metastore.replica.overwritten import OVERWRITTEN, cut_run, overwritten_runs
+    from airflow_hive_acid.metastore.replica.rebalances import REBALANCED, known_rebalance, newest_rebalance_seen
     from airflow_hive_acid.metastore.replica.records import (
         TARGET_FOR,
         SyncRecord,
@@ -51,6 +52,7 @@ else:
             "Advance": "advances",
             "METADATA_STATE_ID": "acid",
             "OVERWRITTEN": "overwritten",
+            "REBALANCED": "rebalances",
             "STATE_ID": "acid",
             "SyncRecord": "records",
             "TARGET_FOR": "records",
@@ -66,8 +68,10 @@ else:
             "forget_records": "records",
             "given_up": "waiting",
             "is_sync_under_way": "compactions",
+            "known_rebalance": "rebalances",
             "mark_failed_over": "records",
             "mark_target": "records",
+            "newest_rebalance_seen": "rebalances",
             "note_state": "records",
             "open_mapped_txns": "acid",
             "overwritten_runs": "overwritten",
@@ -91,6 +95,7 @@ else:
 __all__ = [
     "METADATA_STATE_ID",
     "OVERWRITTEN",
+    "REBALANCED",
     "STATE_ID",
     "TARGET_FOR",
     "Advance",
@@ -107,8 +112,10 @@ __all__ = [
     "forget_records",
     "given_up",
     "is_sync_under_way",
+    "known_rebalance",
     "mark_failed_over",
     "mark_target",
+    "newest_rebalance_seen",
     "note_state",
     "open_mapped_txns",
     "overwritten_runs",

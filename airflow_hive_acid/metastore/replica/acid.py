@@ -34,6 +34,7 @@ from airflow_hive_acid.metastore.notifications import events
 from airflow_hive_acid.metastore.replica.advances import Advance, IdState, TableAdvance, rows_for
 from airflow_hive_acid.metastore.replica.compactions import require_no_compaction
 from airflow_hive_acid.metastore.replica.overwritten import add_runs
+from airflow_hive_acid.metastore.replica.rebalances import note_rebalances
 from airflow_hive_acid.metastore.replica.records import (
     finish_attempt,
     require_attempt,
@@ -415,6 +416,7 @@ def _note(connection: Connection, tables: Sequence[TableAdvance], request: Advan
         connection.execute(_FORGET_PARAM, {"ids": list(part)})
     if ids:
         connection.execute(_SET_PARAM, [{"id": i, "value": str(request.state_id)} for i in ids])
+    note_rebalances(connection, {t.table.id: (t.source_id, t.rebalanced) for t in tables})
     add_runs(connection, {t.table.id: t.overwritten for t in tables if t.overwritten is not None})
     write_records(connection, request.policy, [t.record(request.state_id) for t in tables])
     finish_attempt(connection, request.policy, request.state_id)

@@ -52,6 +52,7 @@ class TableAdvance:
     :param overwritten: the first new write id and the last new overwrite, if that may have hidden rows of others.
     :param emptied: partitions that lost their rows by no write id: at the source they were dropped and added again.
     :param hides: whether what arrives hides what is here of write ids that had come before.
+    :param rebalanced: the newest rebalance of the source whose result is in it.
     """
 
     table: Table
@@ -66,6 +67,7 @@ class TableAdvance:
     overwritten: tuple[int, int] | None = None
     emptied: tuple[str, ...] = ()
     hides: bool = False
+    rebalanced: int = 0
 
     @property
     def name(self) -> TableName:

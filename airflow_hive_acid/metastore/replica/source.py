@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.compaction.model import CompactionType, Resource
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
@@ -27,7 +27,7 @@ _Q, _C, _T = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, TXN_TO_WRITE_ID.c
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 _READY = select(
     _Q.CQ_PARTITION, _Q.CQ_TXN_ID, _Q.CQ_COMMIT_TIME, _Q.CQ_CLEANER_START, _Q.CQ_RETRY_RETENTION, _Q.CQ_ERROR_MESSAGE,
-    _Q.CQ_TBLPROPERTIES,
+    _Q.CQ_TBLPROPERTIES, _Q.CQ_TYPE,
 ).where(
     _Q.CQ_DATABASE == bindparam("db"), _Q.CQ_TABLE == bindparam("tbl"), _Q.CQ_STATE == "r", _Q.CQ_TYPE != "c"
 )  # fmt: skip
@@ -46,7 +46,8 @@ def uncleaned_compactions(connection: Connection, table: TableName) -> dict[Reso
 
     To be asked after the listing: a Cleaner notes that it begins (CQ_CLEANER_START) before it removes anything. The
     note stays when it has and will come back for the rest, and a failure stays in its row. Whatever was cleaned, or
-    failed to be, after a compaction committed may have removed what that had replaced, too.
+    failed to be, after a compaction committed may have removed what that had replaced, too. A rebalance does not count:
+    what it replaced has other row ids than what was written since.
     """
     of_table = {"db": table.database, "tbl": table.name}
     ended = dict(connection.execute(_CLEANED, of_table).all())
@@ -57,11 +58,14 @@ def uncleaned_compactions(connection: Connection, table: TableName) -> dict[Reso
     for partition, rows in ready.items():
         touched = any(
             start is not None or pause or error or "location" in (text or "")
-            for _, _, start, pause, error, text in rows
+            for _, _, start, pause, error, text, _ in rows
         )
         last = max((ended[p] or 0 for p in (partition, None) if p in ended), default=-1)
         if not touched:
-            txns = frozenset(txn for txn, time, *_ in rows if txn is not None and time is not None and time > last)
+            txns = frozenset(
+                txn for txn, time, *_, kind in rows
+                if txn is not None and time is not None and time > last and kind != CompactionType.REBALANCE.value
+            )  # fmt: skip
             found[Resource(*table, partition)] = txns
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import list_many
@@ -18,7 +18,7 @@ from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.metastore.compaction import Resource
 from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.metastore.records import read_marks
-from airflow_hive_acid.metastore.replica import txns_of, uncleaned_compactions
+from airflow_hive_acid.metastore.replica import newest_rebalance_seen, txns_of, uncleaned_compactions
 from airflow_hive_acid.metastore.txns import take_snapshot
 from airflow_hive_acid.replication.acid.plan import SourceView
 from airflow_hive_acid.replication.dumps.open_files import settled
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.site import Site
 
 UNPARTITIONED = ""
+_Look: TypeAlias = "tuple[Snapshot, list[Table], dict[TableName, tuple[StreamMark, ...]], dict[TableName, int]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class SourceTable:
     :param growing: URIs of files of which only the listed number of bytes counts.
     :param altered: by partition name, the write id that has written or altered it last, where the catalog knows it.
     :param streams: how far its streams have come; None where the metastore does not say.
+    :param rebalanced: the newest compaction that has given rows other ids; 0: none.
     """
 
     table: Table
@@ -63,6 +65,7 @@ class SourceTable:
     growing: frozenset[str] = frozenset()
     altered: Mapping[str, int] = field(default_factory=dict)
     streams: tuple[StreamMark, ...] | None = None
+    rebalanced: int = 0
 
     def view(self, partition: str) -> SourceView:
         """One partition, for the planner."""
@@ -107,17 +110,21 @@ def source_state(
     keys = [table_name(name) for name in names]
     with client.snapshot(names, agent_info="replication") as reader:
 
-        def look(connection: Connection) -> tuple[Snapshot, list[Table], dict[TableName, tuple[StreamMark, ...]]]:
+        def look(connection: Connection) -> _Look:
             # One view (R11): where streams stand is as of the commits that the lists show, no earlier and no later.
             # The lists are of now; those of a txn end at its own id.
             seen = take_snapshot(connection, keys, 0, client.gap_timeout_ms)
             streams = read_marks(connection, keys) if client.database.features(connection).replication else {}
+            rebalanced = {key: newest_rebalance_seen(connection, key, seen.valid_txns) for key in keys}
             # Under the lock: a table that was dropped and made again meanwhile is the new one.
-            return seen, client.catalog.get_tables_in(connection, keys), streams
+            return seen, client.catalog.get_tables_in(connection, keys), streams, rebalanced
 
-        seen, found, streams = client.database.read(look)
+        seen, found, streams, rebalanced = client.database.read(look)
         check(seen.valid_txns)
-        states = (replace(_look(site, t, seen), streams=streams.get(TableName(t.db, t.name))) for t in found)
+        states = (
+            replace(_look(site, t, seen), streams=streams.get(name), rebalanced=rebalanced[name])
+            for t in found for name in [TableName(t.db, t.name)]
+        )  # fmt: skip
         yield SourceState(state_id, reader, {state.table.qualified_name: state for state in states})
 
 

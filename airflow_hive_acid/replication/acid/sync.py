@@ -37,6 +37,7 @@ from airflow_hive_acid.metastore.replica import (
     begin_attempt,
     diverged,
     given_up,
+    known_rebalance,
     mark_target,
     read_records,
     read_sync,
@@ -279,6 +280,8 @@ class _Sync:
             return f"{source.table.qualified_name} was dropped and made again at the source"
         if self._other_log:
             return "the source is another one than before, or was restored"
+        if source.rebalanced > known_rebalance(table, source.table.id):
+            return f"a rebalancing compaction has given the rows of {source.table.qualified_name} other ids"
         here = places_of(self._target, table) if table.is_partitioned else {}
         renamed = renamed_since(
             self._source, source, record.state_id, record.write_ids, here, events=self._events, again=self._again

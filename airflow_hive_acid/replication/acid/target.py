@@ -69,7 +69,7 @@ class Target:
             gone=tuple(sorted(self.places.keys() - source.places.keys())) if partitioned else (),
             written=tuple(w for w in written if w.write_id), overwritten=self._overwritten(),
             emptied=tuple(sorted(p for p, found in self.plans.items() if p and found.empty_base is not None)),
-            hides=self._hides(),
+            hides=self._hides(), rebalanced=source.rebalanced,
         )  # fmt: skip
 
     def _hides(self) -> bool:

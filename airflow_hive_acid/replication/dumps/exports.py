@@ -34,7 +34,7 @@ from airflow_hive_acid.metastore.catalog import (
 )
 from airflow_hive_acid.metastore.names import Spellings, TableName, as_stored, table_name
 from airflow_hive_acid.metastore.records import StreamMark, read_marks
-from airflow_hive_acid.metastore.replica import OVERWRITTEN
+from airflow_hive_acid.metastore.replica import OVERWRITTEN, REBALANCED
 from airflow_hive_acid.metastore.txns import moves_with_commits, take_snapshot
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
@@ -76,6 +76,9 @@ class ExportResult:
     bytes: int
     reused: int = 0
     noop: str | None = None
+
+
+_OF_A_SITE = (STATE_ID, METADATA_STATE_ID, OVERWRITTEN, REBALANCED)
 
 
 def export_metadata(
@@ -353,7 +356,7 @@ def tagged(dump: Dump) -> Dump:
     tags = {STATE_ID: str(dump.state_id)} if dump.scope is Scope.ALL else {}
 
     def clean(parameters: Mapping[str, str]) -> dict[str, str]:
-        return {k: v for k, v in parameters.items() if k not in (STATE_ID, METADATA_STATE_ID, OVERWRITTEN)} | tags
+        return {k: v for k, v in parameters.items() if k not in _OF_A_SITE} | tags
 
     return replace(
         dump,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog import without_column_statistics
-from airflow_hive_acid.metastore.replica import OVERWRITTEN
+from airflow_hive_acid.metastore.replica import OVERWRITTEN, REBALANCED
 from airflow_hive_acid.metastore.txns import STATISTICS_ACCURATE, moves_with_commits
 from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TRANSLATED, PURGE = "TRANSLATED_TO_EXTERNAL", "external.table.purge"
 """Of a managed table that a metastore of Hive's has made an external one: that it was, and that its files go, too."""
 _OF_THE_CHANGE = ("transient_lastDdlTime", "last_modified_by", "last_modified_time")
+_OF_A_SITE = (STATE_ID, METADATA_STATE_ID, OVERWRITTEN, REBALANCED)
 
 
 def with_data(source: Mapping[str, str], state_id: int | None, now: int) -> dict[str, str]:
@@ -37,7 +38,7 @@ def with_data(source: Mapping[str, str], state_id: int | None, now: int) -> dict
 
 def of_partition(source: Mapping[str, str], now: int) -> dict[str, str]:
     """The parameters of a partition that comes with its rows, without a state id."""
-    kept = {k: v for k, v in source.items() if k not in (*_OF_THE_CHANGE, STATE_ID, METADATA_STATE_ID, OVERWRITTEN)}
+    kept = {k: v for k, v in source.items() if k not in (*_OF_THE_CHANGE, *_OF_A_SITE)}
     # That columns may have had other names is known at the destination, too: its files are those of the source.
     altered = dict.fromkeys(_altered(source), str(now))
     return {**kept, **altered, "transient_lastDdlTime": str(now)}
@@ -61,7 +62,7 @@ def of_metadata(
 
 def lasting(parameters: Mapping[str, str]) -> dict[str, str]:
     """What stays as it is at the destination: which kind of table it is, and which of its states were never here."""
-    return {k: parameters[k] for k in ("EXTERNAL", TRANSLATED, PURGE, OVERWRITTEN) if k in parameters}
+    return {k: parameters[k] for k in ("EXTERNAL", TRANSLATED, PURGE, OVERWRITTEN, REBALANCED) if k in parameters}
 
 
 def inexact(parameters: Mapping[str, str]) -> dict[str, str]:

@@ -156,6 +156,22 @@ def compact(site: Site, table: str = T, *, major: bool, partition: str = "", cle
     return made
 
 
+def rebalance(site: Site, table: str = T) -> str:
+    """What a rebalancing compaction leaves behind: the ids of all rows are others, which are upper-case here."""
+    client = site.client
+    client.compactions.enqueue(table, type=CompactionType.REBALANCE)
+    request = client.compactions.claim("worker")
+    txn = client.open_txn(type=TxnType.REBALANCE_COMPACTION)
+    ids = client.get_valid_write_ids(table, client.get_valid_txns(txn))[table]
+    (seen,) = rows(site, table).values()
+    made = base_name(ids.high_watermark, txn)
+    put(site, table, made, sorted(row.upper() for row in seen))
+    client.compactions.update_state(request, highest_write_id=ids.high_watermark, txn_id=txn)
+    client.compactions.mark_compacted(request, txn)
+    client.commit_txn(txn)
+    return made
+
+
 def drop_table(site: Site, table: str = T) -> None:
     """DROP TABLE with its files."""
     for location in site.client.catalog.drop_table(table).locations:

@@ -106,6 +106,16 @@ def test_what_cannot_be_compacted_is_refused_with_the_reason(
     assert said in reason
 
 
+def test_a_replica_is_not_rebalanced_and_compacts_otherwise_as_it_likes() -> None:
+    reason = refusal(request(CompactionType.REBALANCE), table(), partition_exists=True, policies=["p", "q"])
+    assert reason == (
+        "default.t is written by the replication policy p, q, whose changes know its rows by the ids that they have at "
+        "the source: rebalance it there"
+    )
+    for kind in (MAJOR, MINOR):
+        assert refusal(request(kind), table(), partition_exists=True, policies=["p"]) is None
+
+
 @pytest.mark.conformance("C31")
 def test_a_bucketed_table_is_not_rebalanced() -> None:
     reason = refusal(request(CompactionType.REBALANCE), table(bucket_count=4, bucket_columns=("id",)),

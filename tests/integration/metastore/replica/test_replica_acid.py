@@ -15,11 +15,13 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.replica.acid import advance
 from airflow_hive_acid.metastore.replica.advances import Advance, IdState, TableAdvance, Written, rows_for
 from airflow_hive_acid.metastore.replica.compactions import require_no_compaction
+from airflow_hive_acid.metastore.replica.rebalances import known_rebalance, newest_rebalance_seen
 from airflow_hive_acid.metastore.replica.records import begin_attempt, mark_target, read_records, read_sync
 from airflow_hive_acid.metastore.replica.source import uncleaned_compactions
 from airflow_hive_acid.metastore.schema.hive_transactions import (
@@ -403,3 +405,45 @@ def test_a_compaction_that_was_aborted_before_a_sync_looked_refuses_nothing(clie
     client.abort_txn(txn_id)
     seen = client.get_valid_txns()
     client.database.run(lambda connection: require_no_compaction(connection, [TableName("default", "t")], seen))
+
+
+@pytest.mark.rule("R11")
+@pytest.mark.every_database
+@pytest.mark.parametrize("end", ["mark_cleaned", "mark_failed"])
+def test_a_sync_notes_the_rebalance_that_its_snapshot_has_seen(client: MetastoreClient, end: str) -> None:
+    found, name = table(client), TableName("default", "t")
+
+    def newest(seen: ValidTxnList) -> int:
+        return client.database.read(lambda connection: newest_rebalance_seen(connection, name, seen))
+
+    client.compactions.enqueue("default.t", type=CompactionType.REBALANCE)
+    request = client.compactions.claim("worker")
+    txn_id = client.open_txn(type=TxnType.REBALANCE_COMPACTION)
+    client.compactions.update_state(request, highest_write_id=0, txn_id=txn_id)
+    client.compactions.mark_compacted(request, txn_id)
+    before = client.get_valid_txns()
+    client.commit_txn(txn_id)
+    after = client.get_valid_txns()
+    assert (newest(before), newest(after)) == (0, request.id)
+    why = () if end == "mark_cleaned" else ("its clean-up is given up",)
+    getattr(client.compactions, end)(client.compactions.get(request.id), *why)
+    assert (newest(before), newest(after)) == (0, request.id)
+    lists = [NONE, ValidWriteIdList(1), ValidWriteIdList(2), ValidWriteIdList(3)]
+    for state_id, rebalanced in ((1, 4), (2, 9), (3, 0)):
+        advanced = becomes(found, lists[state_id - 1], lists[state_id], rebalanced=rebalanced)
+        Sync(client, state_id).advance(advanced)
+        now = client.catalog.get_table("default.t")
+        assert known_rebalance(now, 77) == rebalanced
+        assert known_rebalance(now, 78) == 0  # of another table
+
+
+def test_a_rebalance_that_failed_has_changed_no_ids(client: MetastoreClient) -> None:
+    table(client)
+    client.compactions.enqueue("default.t", type=CompactionType.REBALANCE)
+    request = client.compactions.claim("worker")
+    txn_id = client.open_txn(type=TxnType.REBALANCE_COMPACTION)
+    client.compactions.update_state(request, highest_write_id=0, txn_id=txn_id)
+    client.compactions.mark_failed(request, "a test")
+    client.abort_txn(txn_id)
+    forgotten, name = ValidTxnList(txn_id), TableName("default", "t")  # what is forgotten counts as committed
+    assert client.database.read(lambda connection: newest_rebalance_seen(connection, name, forgotten)) == 0

@@ -43,6 +43,13 @@ def test_each_partition_has_a_history_of_its_own() -> None:
     assert purged(rows) == [1, 2]
 
 
+def test_the_newest_rebalance_is_kept_for_replicas_and_mirrors_that_have_not_looked_yet() -> None:
+    rebalance = CompactionType.REBALANCE
+    rows = [row(1, S, kind=rebalance), row(2, S, kind=rebalance), row(3, F, kind=rebalance),
+            *(row(i, S) for i in range(4, 8))]  # fmt: skip
+    assert purged(rows) == [1, 4]
+
+
 def test_aborted_requests_are_kept_for_ever() -> None:
     assert purged([row(i, X, days_ago=99) for i in range(1, 20)]) == []
 
