@@ -12,7 +12,7 @@ from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.leases.grants import utc
-    from airflow_hive_acid.metastore.leases.holders import commit_hooks
+    from airflow_hive_acid.metastore.leases.holders import commit_hooks, require_no_other
     from airflow_hive_acid.metastore.leases.keeper import KeptLease, kept
     from airflow_hive_acid.metastore.leases.manager import Leases
     from airflow_hive_acid.metastore.leases.model import HiveLease, Lease, LeaseObject, LeaseType, conflicts, new_secret
@@ -34,6 +34,7 @@ else:
             "conflicts": "model",
             "kept": "keeper",
             "new_secret": "model",
+            "require_no_other": "holders",
             "utc": "grants",
         },
     )
@@ -51,5 +52,6 @@ __all__ = [
     "conflicts",
     "kept",
     "new_secret",
+    "require_no_other",
     "utc",
 ]

@@ -10,17 +10,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import LeaseEndedError
+from airflow_hive_acid.errors import LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.metastore.database.backend import Step, execute_batch
 from airflow_hive_acid.metastore.leases import rows
 from airflow_hive_acid.metastore.leases.grants import utc
-from airflow_hive_acid.metastore.leases.model import LeaseType
+from airflow_hive_acid.metastore.leases.model import LeaseObject, LeaseType
 from airflow_hive_acid.metastore.locks.lease_locks import Mirror
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.leases.model import Lease
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.txns.commits import CommitHooks
 
 
@@ -59,6 +62,29 @@ def commit_hooks(lease: Lease | None, hooks: CommitHooks) -> CommitHooks:
         look(connection, lease)
 
     return replace(hooks, leases=(*hooks.leases, locked), behind_lock=(*hooks.behind_lock, looked))
+
+
+def require_no_other(connection: Connection, tables: Iterable[TableName], own: Lease | None) -> None:
+    """Refuse to change tables of which somebody holds a lease, or one on their partitions, without a lock of Hive's.
+
+    Behind the locks on the tables that were ever leased: no lease on these is granted until the end of the transaction
+    (R8).
+
+    :param own: the lease under which it is done; None: without one.
+    :raises LeaseAlreadyExistsError: naming the table, the holder and the end.
+    """
+    wanted = [LeaseObject(table.database, table.name) for table in tables]
+    *found, now = execute_batch(
+        connection, [*rows.guard_steps(wanted), *(rows.conflict_step(each) for each in wanted), rows.NOW]
+    )
+    moment = int(now.rows[0][0])
+    for row in rows.lease_rows(found[-len(wanted) :] if wanted else []):
+        if row.is_live(moment) and (own is None or row.lease.lease_id != own.lease_id):
+            raise LeaseAlreadyExistsError(
+                f"{row.lease.describe()} is held by {row.lease.user} as lease {row.lease.lease_id} until "
+                f"{utc(row.lease.end_utc)}, so nobody else may change it; wait for its end, or drop it "
+                f"(hive-acid lease force-drop)"
+            )
 
 
 def fence(connection: Connection, lease: Lease) -> None:

@@ -62,6 +62,7 @@ from airflow_hive_acid.replication.acid.tables import (
     is_stored_otherwise,
     keep_cleaner_away,
     remove_leftovers,
+    require_no_lease,
     staging_of_syncs,
 )
 from airflow_hive_acid.replication.acid.target import Target
@@ -206,6 +207,7 @@ class _Sync:
         """Take over from whoever was at it, and keep writers out of the databases."""
 
         def operation(connection: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
+            require_no_lease(self._target, connection, self._tables.values())
             self._target.require_allowed(connection)
             ended = read_sync(connection, self._policy, lock=True)
             if ended is not None and ended.failed_over is not None:
@@ -480,7 +482,12 @@ class _Sync:
     ) -> None:  # fmt: skip
         tables = tuple(t.advance() for t in targets)
         request = Advance(self._policy, self._attempt, state.state_id, sync_txn, tables, metadata, self._seen)
-        self._client.database.run(lambda connection: advance(connection, self._client, request), retry_duplicates=True)
+
+        def operation(connection: Connection) -> None:
+            require_no_lease(self._target, connection, self._tables.values())  # R8: first of all
+            advance(connection, self._client, request)
+
+        self._client.database.run(operation, retry_duplicates=True)
 
     def _forget(self, txn_ids: Iterable[int]) -> None:
         """Abort the txns of syncs that were killed, now that nothing carries their ids any more (R4)."""

@@ -13,6 +13,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import is_hidden, parse_directory, staging_name
 from airflow_hive_acid.metastore.catalog import TableDefinition
 from airflow_hive_acid.metastore.database import LockType, Operation
+from airflow_hive_acid.metastore.leases import require_no_other
 from airflow_hive_acid.metastore.locks import LockComponent
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.protocol import database_lock, ddl_transaction, table_lock, wait_until_granted
@@ -25,7 +26,7 @@ from airflow_hive_acid.replication.dumps.drops import going_with
 from airflow_hive_acid.replication.presence import require_place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy import Connection
 
@@ -161,6 +162,15 @@ def staging_of_syncs(site: Site, table: Table) -> list[str]:
     entries = list_or_prove(site.filesystem, [table.location], proof, recursive=False)[table.location] or []
     found = [entry.name for entry in entries if entry.is_dir and entry.name.startswith(staging_name(STAGING))]
     return [paths.join(table.location, name) for name in sorted(found)]
+
+
+def require_no_lease(site: Site, connection: Connection, tables: Iterable[str]) -> None:
+    """A lease says that nobody else writes: it keeps off syncs as well, which ask for no lock of Hive's.
+
+    :raises LeaseAlreadyExistsError: when somebody else holds one on a table or its partitions.
+    """
+    if site.client.database.features(connection).leases:
+        require_no_other(connection, sorted(map(table_name, tables)), site.client.leases.current)
 
 
 def keep_cleaner_away(site: Site, sync_txn: int, tables: Sequence[str]) -> None:
