@@ -51,6 +51,8 @@ REQUIRED = {
     # Texts in quotes are read before Spark sees them, to choose partitions (sql/text/literals.py): both read the same.
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    # 'it''s' is its, two texts as one, as Hive and Spark before 4.0 read it.
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "true",
     # The columns of an ACID table are fields of a struct.
     "spark.sql.orc.impl": "native",
     "spark.sql.orc.enableNestedColumnVectorizedReader": "true",

@@ -79,7 +79,7 @@ def with_declared_types(context: Context, select: Select, result: StatementResul
         return result
     columns = tuple(
         replace(column, type=kind)
-        if kind is not None and name == column.name.lower() and without_lengths(kind) == column.type
+        if kind is not None and name in ("", column.name.lower()) and without_lengths(kind) == column.type
         else column
         for column, (name, kind) in zip(rows.columns, declared, strict=True)
     )

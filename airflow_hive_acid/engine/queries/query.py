@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.engine.outcomes.events import JobFinished
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell
+from airflow_hive_acid.engine.queries.blanks import with_blanks
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.engine.tables.read_counts import ReadsOfJob
 from airflow_hive_acid.engine.tables.viewpoints import Looks
@@ -69,7 +70,7 @@ def run_query(
         uri = session.rows_uri(job_id)
         step = plan.step(rows_uri=uri, limit=limit, max_bytes=most_bytes(context))
         result = session.run(JobSpec(job_id, step, views, plan.sources))
-        rows = Rows.of(result.columns, session.read_rows(uri))
+        rows = with_blanks(context, plan, Rows.of(result.columns, session.read_rows(uri)))
         looks.require_kept()
         reads = ReadsOfJob(context.client)
         for read in plan.reads if limit != 0 else ():  # with 0 it was asked for columns

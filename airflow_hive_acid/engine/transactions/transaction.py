@@ -29,6 +29,7 @@ from airflow_hive_acid.engine.outcomes.manifests import (
     writes,
 )
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
+from airflow_hive_acid.engine.queries.blanks import with_blanks
 from airflow_hive_acid.engine.queries.query import most_bytes
 from airflow_hive_acid.engine.tables.read_counts import ReadsOfJob
 from airflow_hive_acid.engine.tables.read_only import require_writable, written_by
@@ -203,7 +204,8 @@ class StatementTransaction:
         if plan.write is None:
             step = plan.step(rows_uri=session.rows_uri(job_id), max_bytes=most_bytes(self._context))
             result = session.run(JobSpec(job_id, step, views, plan.sources))
-            rows = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
+            found = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
+            rows = with_blanks(self._context, plan, found)
             self._hold.require()
             looks.require_kept()
             self._reads.tell()

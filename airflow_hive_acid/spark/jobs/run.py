@@ -37,7 +37,7 @@ from airflow_hive_acid.spark.jobs import program
 from airflow_hive_acid.spark.parsed_texts import check_texts
 from airflow_hive_acid.spark.read import counts, select, sources
 from airflow_hive_acid.spark.read.deleted_rows import read_view
-from airflow_hive_acid.spark.read.reader import open_table
+from airflow_hive_acid.spark.read.reader import open_table, without_blanks
 from airflow_hive_acid.spark.session import require_utc, step_session
 from airflow_hive_acid.spark.write import batches, change, compact, copies, export, insert, merge, plain_insert
 from airflow_hive_acid.spark.write.output import Staging, rows_in
@@ -147,7 +147,7 @@ def _insert(spark: SparkSession, step: Insert | Append, staging: Staging) -> lis
 
 def _create_views(spark: SparkSession, spec: JobSpec) -> None:
     for view in spec.views:
-        read_view(spark, view).createOrReplaceTempView(view.name)
+        without_blanks(read_view(spark, view)).createOrReplaceTempView(view.name)
     for source in spec.sources:
         sources.create_view(spark, source)
 

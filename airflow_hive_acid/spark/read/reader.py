@@ -270,6 +270,15 @@ def presented(value: str, column: schema.TableColumn) -> str | Column:
     return padded.alias(column.name, metadata={_DECLARED_TYPE: column.hive_type})
 
 
+def without_blanks(rows: DataFrame) -> DataFrame:
+    """Rows as statements compute with them: a CHAR has no blanks at its end, as in Hive, whatever is made of it."""
+    chars = {field.name for field in rows.schema.fields if field.metadata.get(_DECLARED_TYPE, "").startswith("char")}
+    if not chars:
+        return rows
+    names = [(name, schema.quoted(name)) for name in rows.columns]
+    return rows.selectExpr(*[f"rtrim({text}) as {text}" if name in chars else text for name, text in names])
+
+
 def project(frame: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
     """Like ``selectExpr``, for texts and columns."""
     texts = [c for c in columns if isinstance(c, str)]

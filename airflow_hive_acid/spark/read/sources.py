@@ -20,7 +20,7 @@ from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import Shown, fail
 from airflow_hive_acid.spark.java_names import java_names
-from airflow_hive_acid.spark.read.reader import presented, project
+from airflow_hive_acid.spark.read.reader import presented, project, without_blanks
 from airflow_hive_acid.spark.read.scan import read_files_whole
 from airflow_hive_acid.spark.versions import try_to_date
 
@@ -50,7 +50,7 @@ def create_view(spark: SparkSession, source: Source) -> None:
         spark.table(f"global_temp.{schema.quoted(source.options['view'])}").createOrReplaceTempView(source.name)
         return
     opened = _Opened(spark, source)
-    view = opened.checked() if source.columns else opened.reader().load()
+    view = without_blanks(opened.checked()) if source.columns else opened.reader().load()
     view.createOrReplaceTempView(source.name)
 
 

@@ -18,7 +18,7 @@ from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.format.names import delete_delta_name, delta_name
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of, task_row_number
-from airflow_hive_acid.spark.read.reader import IDENTITY, ROW_ID, table_rows
+from airflow_hive_acid.spark.read.reader import IDENTITY, ROW_ID, table_rows, without_blanks
 from airflow_hive_acid.spark.read.scan import bucket_number
 from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.assignment import assigned, stored
@@ -106,7 +106,7 @@ def moves_rows(table: OpenTable, assignments: Sequence[Assignment]) -> bool:
 
 def target_rows(spark: SparkSession, table: OpenTable, alias: str) -> DataFrame:
     """All rows of the target under its alias, with identity columns and ``row__id``."""
-    return table_rows(spark, table, identity=True).selectExpr("*", ROW_ID).alias(alias)
+    return without_blanks(table_rows(spark, table, identity=True)).selectExpr("*", ROW_ID).alias(alias)
 
 
 def check_assignable(table: OpenTable, assignments: Sequence[Assignment], statement: str) -> None:

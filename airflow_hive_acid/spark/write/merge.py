@@ -21,7 +21,7 @@ from airflow_hive_acid.format.names import delta_name, parse_bucket_file
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import full_text
 from airflow_hive_acid.spark.parsed_texts import rows_of
-from airflow_hive_acid.spark.read.reader import IDENTITY, open_table, presented, project
+from airflow_hive_acid.spark.read.reader import IDENTITY, open_table, presented, project, without_blanks
 from airflow_hive_acid.spark.read.scan import PartitionValues
 from airflow_hive_acid.spark.write.bucketing import buckets_of
 from airflow_hive_acid.spark.write.change import (
@@ -126,7 +126,7 @@ def matching_partitions(spark: SparkSession, step: Merge, source: DataFrame) -> 
         presented(f"try_cast({name} as {schema.sql_type(column.type)})", column)
         for name, column in zip(names, columns, strict=True)
     ]
-    partitions = project(texts, [_ORDINAL, *typed]).alias(step.target_alias)
+    partitions = without_blanks(project(texts, [_ORDINAL, *typed])).alias(step.target_alias)
     equal = " and ".join(
         f"{schema.quoted(step.target_alias, mine)} = {schema.quoted(step.source_alias, theirs)}"
         for mine, theirs in step.partition_pairs

@@ -3,8 +3,9 @@
 Spark computes with texts of any length. In ``CREATE TABLE … AS`` and in views Hive keeps the length of a column that
 nothing was made of, and in a UNION the larger of two (``FunctionRegistry.getCommonClassForUnionAll``). A CASE, IF or
 COALESCE has the type of its values if they have the same one, and is a STRING otherwise, also of ``char(5)`` and
-``char(9)`` (``getCommonClass``); NULL has no type. MAX, LAG and their like have that of their argument. A LAG with a
-default of another type is a STRING here: a Hive cuts the default to the argument's length, Spark does not.
+``char(9)`` (``getCommonClass``); NULL has no type. MAX, LAG, NULLIF, UPPER and their like have that of their first
+argument, a CAST the one it names. A LAG with a default of another type is a STRING here: a Hive cuts the default to the
+argument's length, Spark does not.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from airflow_hive_acid.sql.lineage.queries import Walker
 from airflow_hive_acid.sql.lineage.values import How, Use, Uses, through
 from airflow_hive_acid.sql.planning.view_texts import Parse, no_parser
+from airflow_hive_acid.sql.text.casts import kept_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 _WITH_LENGTH = re.compile(r"\b(char|varchar)\(([0-9]+)\)")
+_SAID = ""
+"""The relation of what is no column: its "column" is a type that the words of the query say."""
+_NO_TYPE = frozenset({Use(_SAID, "void")})
 
 
 def declared_types(
@@ -48,8 +55,9 @@ def declared_types(
         return several if len(kinds) == 1 and None not in kinds else through(several, How.TRANSFORMATION)
 
     walker = Walker(
-        table_of, views, select.default_database, queries=queries, parse=parse, together=_of_columns, one_of=one_of
-    )
+        table_of, views, select.default_database, queries=queries, parse=parse, together=_of_columns, one_of=one_of,
+        typed=_typed,
+    )  # fmt: skip
     found = walker.query(select.query.tree)
     return () if found.is_open else tuple((name, _type_of(uses, table_of, views)) for name, uses in found.columns)
 
@@ -65,6 +73,14 @@ def _of_columns(one: Uses, other: Uses) -> Uses:
     return both if one and other else through(both, How.TRANSFORMATION)
 
 
+def _typed(value: exp.Expr) -> Uses | None:
+    """What stands for a NULL, and for a value that is cast to a text with a length."""
+    if isinstance(value, exp.Null):
+        return _NO_TYPE
+    kind = kept_type(value) if isinstance(value, exp.Cast) else None
+    return None if kind is None else frozenset({Use(_SAID, kind)})
+
+
 def _type_of(uses: Uses, table_of: TableLookup, views: Mapping[str, Source]) -> str | None:
     direct = [use for use in uses if use.how.is_direct]
     if not direct or any(use.how is not How.IDENTITY for use in direct):
@@ -72,6 +88,9 @@ def _type_of(uses: Uses, table_of: TableLookup, views: Mapping[str, Source]) -> 
     kinds: set[str] = set()
     for use in direct:
         columns: Iterable[ColumnFacts]
+        if use.relation == _SAID:
+            kinds.add(use.column)
+            continue
         if use.relation in views:
             columns = views[use.relation].columns
         else:
@@ -82,6 +101,7 @@ def _type_of(uses: Uses, table_of: TableLookup, views: Mapping[str, Source]) -> 
 
 
 def _common(kinds: set[str]) -> str | None:
+    kinds = kinds - {use.column for use in _NO_TYPE}
     if len(kinds) == 1:
         (kind,) = kinds
         return kind if _WITH_LENGTH.search(kind) else None

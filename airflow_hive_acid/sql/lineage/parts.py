@@ -54,7 +54,10 @@ def parts_of(node: exp.Expr, windows: Mapping[str, exp.Window]) -> Iterable[Part
 
 
 def choices_of(node: exp.Expr) -> list[exp.Expr] | None:
-    """The values of which an expression is one as it is, without those that are NULL; None for any other expression."""
+    """The values whose type an expression has, without those that are NULL; None for any other expression.
+
+    It is one of them as it is, or in upper or lower case.
+    """
     found: list[exp.Expr | None]
     match node:
         case exp.If():
@@ -63,6 +66,8 @@ def choices_of(node: exp.Expr) -> list[exp.Expr] | None:
             found = [*(branch.args.get("true") for branch in node.args["ifs"]), node.args.get("default")]
         case exp.Coalesce():
             found = [node.this, *node.expressions]
+        case exp.Nullif() | exp.Upper() | exp.Lower():
+            found = [node.this]
         case exp.Lag() | exp.Lead():
             found = [node.this, node.args.get("default")]
         case exp.Max() | exp.Min() if node.expressions:

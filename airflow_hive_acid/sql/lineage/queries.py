@@ -41,6 +41,7 @@ class Walker:
     :param together: the uses of a column that has now the value of the one, now of the other, as in a UNION.
     :param one_of: the uses of a value that is one of several, as of a CASE. Without it something is made of each; with
         it the conditions by which one is chosen are left out.
+    :param typed: the uses that stand for a value whose type its words say, None for any other.
     """
 
     table_of: TableLookup
@@ -52,6 +53,7 @@ class Walker:
     path: tuple[str, ...] = ()
     together: Callable[[Uses, Uses], Uses] = operator.or_
     one_of: Callable[[Sequence[Uses]], Uses] | None = None
+    typed: Callable[[exp.Expr], Uses | None] = lambda _: None
     _ctes: dict[int, Derived] = field(default_factory=dict)
 
     def query(self, node: exp.Expr, outer: Frame | None = None) -> Derived:
@@ -82,7 +84,9 @@ class Walker:
         stack: list[tuple[exp.Expr, How, bool]] = [(node, How.IDENTITY, False)]
         while stack:
             part, how, masking = stack.pop()
-            if isinstance(part, exp.Column):
+            if how is How.IDENTITY and (said := self.typed(part)) is not None:
+                found |= said
+            elif isinstance(part, exp.Column):
                 names = [p.name.lower() for p in part.parts if not isinstance(p, exp.Star)]
                 found |= through(frame.column(names, aliases_first) if names else NOTHING, how, masking)
             elif isinstance(part, exp.Exists) and isinstance(part.this, exp.Query):

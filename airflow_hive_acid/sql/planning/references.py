@@ -20,6 +20,7 @@ from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup, TableRead, is_external
 from airflow_hive_acid.sql.model.pruning import PartitionFilter, partition_filter
 from airflow_hive_acid.sql.model.statements import Select
+from airflow_hive_acid.sql.planning.char_texts import char_text_edits
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
 from airflow_hive_acid.sql.planning.looks import USUAL, Look, look_by, refuse_look
 from airflow_hive_acid.sql.planning.pushed_conditions import PushedConditions
@@ -34,6 +35,7 @@ from airflow_hive_acid.sql.planning.view_texts import (
     require_shallow,
     star_edits,
 )
+from airflow_hive_acid.sql.text.casts import cast_edits, double_colon, may_have_casts
 from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
 from airflow_hive_acid.sql.text.source import SAMPLE_END, SourceText, describe
@@ -42,6 +44,8 @@ from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from sqlglot.tokenizer_core import Token
+
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
     from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.text.table_options import Option
 
 _NOWHERE = Scope([])
+_BLANKS = re.compile(" ['\"]")
+"""Where a text may end with a blank; the tokens tell whether it does."""
 
 
 @dataclass(slots=True)
@@ -113,6 +119,9 @@ class References:
             edits.extend(self._column_edits(scopes, column, fragment))
             if qualified:
                 edits.extend(_qualifier(scopes, column, outer))
+        edits.extend(self._cast_edits(fragment))
+        if not self.for_catalog and _BLANKS.search(self.statement.script):
+            edits.extend(char_text_edits(self._tokens(fragment), scopes, self.views))
         edits.extend(self._table_edits(scopes, fragment, pushed))
         for scope in () if self.for_catalog else scopes.scopes.values():
             edits.extend(_star_edits(scope))
@@ -232,11 +241,26 @@ class References:
         inner = References(select, self.table_of, self.views, queries=queries, path=self.path, parse=self.parse)
         return inner.relation
 
+    def _cast_edits(self, fragment: Fragment) -> list[Edit]:
+        """Casts to CHAR and VARCHAR, which Spark does not cut; a view of the catalog keeps its words."""
+        script = self.statement.script
+        if self.for_catalog or not any(may_have_casts(script, begin, end) for begin, end in fragment.ranges):
+            return []
+        tokens = self._tokens(fragment)
+        unclear = double_colon(tokens)
+        if unclear is not None:
+            problem = "write CAST(… AS CHAR(n)) or CAST(… AS VARCHAR(n)): a text is cut only there"
+            raise SourceText(script).unsupported(problem, unclear.start, unclear.end)
+        return list(cast_edits(tokens, None if self._by_place else fragment.tree))
+
+    def _tokens(self, fragment: Fragment) -> list[Token]:
+        """Those of the fragment, in their order in the script."""
+        tokens = SourceText(self.statement.script).tokens
+        return [t for t in tokens if any(begin <= t.start < end for begin, end in fragment.ranges)]
+
     def _name_edits(self, fragment: Fragment) -> list[Edit]:
         """Names that the query of a Hive's view may use and Spark does not give."""
-        script = self.statement.script
-        begin, end = fragment.ranges[0][0], fragment.ranges[-1][1]
-        tokens = [token for token in SourceText(script).tokens if begin <= token.start < end]
+        tokens = self._tokens(fragment)
         return [(at + 1, at + 1, f" AS {quoted_name(name)}") for at, name in missing_names(fragment.tree, tokens)]
 
     def _add_nested_tables(self, scopes: Scopes) -> None:

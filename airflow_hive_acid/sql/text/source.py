@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
 from airflow_hive_acid.sql.text.bounds import TOO_DEEP, problem_in
+from airflow_hive_acid.sql.text.casts import keep_types, may_have_casts
 from airflow_hive_acid.sql.text.literals import text_of
 from airflow_hive_acid.sql.text.table_options import OPTIONS, table_options
 
@@ -87,6 +88,8 @@ class SourceText:
         for token in self.tokens if "\\" in text else ():
             if token.token_type is TokenType.STRING:
                 token.text = text_of(text[token.start : token.end + 1])
+        if may_have_casts(text):
+            keep_types(self.tokens)
 
     def syntax_error(self, problem: str, start: int, end: int) -> SqlSyntaxError:
         """An error about the characters ``start``..``end`` (the last one included)."""

@@ -43,8 +43,9 @@ def test_values_are_filled_up_as_a_hive_does_and_found_with_any_blanks(
         ALTER TABLE t ADD IF NOT EXISTS PARTITION (c = 'ab') PARTITION (c = 'q')""")
     names = [p.name for p in client.catalog.list_partitions("c.t")]
     assert sorted(names) == ["c=__HIVE_DEFAULT_PARTITION__", "c=ab   ", "c=q    ", "c=xy   "]
-    assert rows(engine, "SELECT id, concat('<', c, '>'), n = c FROM t WHERE c IS NOT NULL") == [
-        [1, "<ab   >", True], [2, "<ab   >", True], [4, "<ab   >", False], [5, "<xy   >", True],
+    assert rows(engine, "SELECT id, concat('<', c, '>'), c, n = c FROM t WHERE c IS NOT NULL") == [
+        [1, "<ab>", "ab   ", True], [2, "<ab>", "ab   ", True], [4, "<ab>", "ab   ", False],
+        [5, "<xy>", "xy   ", True],
     ]  # fmt: skip
     for value in ("ab", "ab  ", "ab        "):
         assert rows(engine, f"SELECT id FROM t WHERE c = '{value}'") == [[1], [2], [4]]

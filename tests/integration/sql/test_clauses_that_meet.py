@@ -104,7 +104,7 @@ def test_a_check_holds_for_the_rows_that_are_written(engine: Engine, statement: 
 
 
 def test_a_check_of_a_char_is_the_same_for_inserts_and_changes(engine: Engine) -> None:
-    """A stored char has no blanks; read again it has, which a condition of a Hive does not count."""
+    """It has no blanks for either, as in a Hive."""
     engine.run(
         "ALTER TABLE w.c ADD CONSTRAINT two CHECK (length(c) = 2);"
         "UPDATE w.c SET n = n + 1 WHERE a = 1;"

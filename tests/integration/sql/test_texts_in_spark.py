@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.format.jobs import Column, Source
+from airflow_hive_acid.spark.session import step_session
 from airflow_hive_acid.sql import parse_script, plan
 from airflow_hive_acid.sql.model.plans import (
     DeleteTemplate,
@@ -81,6 +82,13 @@ def test_texts_in_quotes_are_read_as_spark_reads_them(spark: SparkSession) -> No
     """Partitions are chosen by our reading, and rows by Spark's."""
     read = spark.sql(f"SELECT {', '.join(LITERALS)}").collect()[0]
     assert [text_of(literal) for literal in LITERALS] == list(read)
+
+
+def test_two_texts_in_a_row_are_one(spark: SparkSession) -> None:
+    """A quote is not made by doubling it, as in Hive: Spark 4 would read ``it's``, and we choose partitions by its."""
+    session = step_session(spark, {})
+    read = session.sql("""SELECT 'it''s', "a""b", 'a' 'b', 'it\\'s'""").collect()[0]
+    assert list(read) == ["its", "ab", "ab", "it's"]
 
 
 _ROW_ID = "named_struct('writeid', 1L, 'bucketid', 1, 'rowid', 1L) AS row__id"

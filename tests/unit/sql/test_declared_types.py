@@ -37,7 +37,21 @@ def types(query: str) -> list[str | None]:
     [
         ("SELECT * FROM t", [None, "char(5)", "varchar(7)", NESTED, None, "char(3)"]),
         ("SELECT c AS a, (v), t.k FROM t", ["char(5)", "varchar(7)", "char(3)"]),
-        ("SELECT upper(c), concat(v), CAST(c AS STRING), n.a, c || '', greatest(c, k) FROM t", [None] * 6),
+        ("SELECT trim(c), concat(v), CAST(c AS STRING), n.a, c || '', greatest(c, k) FROM t", [None] * 6),
+        (
+            "SELECT upper(c), lower(nullif(v, c)), nullif(s, c), nullif(NULL, c) FROM t",
+            ["char(5)", "varchar(7)", None, None],
+        ),
+        (
+            "SELECT CAST(s AS CHAR(3)), try_cast(id AS varchar(2)), nvl(c, CAST('a' AS CHAR(5))), CAST(n AS STRING), "
+            "concat(CAST(s AS CHAR(3)), s), CAST(NULL AS CHAR(4)) FROM t",
+            ["char(3)", "varchar(2)", "char(5)", None, None, "char(4)"],
+        ),
+        ("SELECT c FROM t UNION ALL SELECT CAST('a' AS CHAR(9))", ["char(9)"]),
+        ("SELECT NULL UNION ALL SELECT c FROM t UNION SELECT NULL", ["char(5)"]),
+        ("SELECT NULL, if(id = 1, NULL, v) FROM t UNION ALL SELECT v, NULL FROM t", ["varchar(7)"] * 2),
+        ("SELECT NULL, nvl(NULL, NULL)", [None, None]),
+        ("SELECT c FROM t UNION ALL SELECT concat(c, NULL) FROM t", [None]),
         ("SELECT q.a FROM (SELECT c AS a FROM t) q", ["char(5)"]),
         ("WITH q(a) AS (SELECT v FROM t) SELECT a FROM q", ["varchar(7)"]),
         ("SELECT x FROM seen", ["char(5)"]),
@@ -62,10 +76,10 @@ def types(query: str) -> list[str | None]:
         ),
         # Of two lengths, which in a UNION are the larger one, Hive makes a STRING here.
         ("SELECT coalesce(t.c, u.c), if(t.id = 1, t.c, t.v), nvl(s, c) FROM t JOIN u", [None] * 3),
-        ("SELECT nvl(upper(c), c), coalesce(c, id), CASE WHEN c = '' THEN 'a' ELSE NULL END FROM t", [None] * 3),
+        ("SELECT nvl(trim(c), c), coalesce(c, id), CASE WHEN c = '' THEN 'a' ELSE NULL END FROM t", [None] * 3),
         ("SELECT nvl(c, c) FROM t UNION ALL SELECT c FROM u", ["char(9)"]),
         (
-            "SELECT max(c), min(v), max(upper(c)), max(nvl(v, v)) FILTER (WHERE id > 1) FROM t",
+            "SELECT max(c), min(v), max(trim(c)), max(nvl(v, v)) FILTER (WHERE id > 1) FROM t",
             ["char(5)", "varchar(7)", None, "varchar(7)"],
         ),
         (

@@ -1,0 +1,48 @@
+"""Texts beside CHAR columns: the text that Spark runs has them without blanks at their ends, as the rows have."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_acid.format.jobs import Column, Source
+from airflow_hive_acid.sql import parse_script, plan
+from airflow_hive_acid.sql.model.plans import DeleteTemplate, SelectTemplate
+from tests.unit.sql.catalog import Facts
+
+COLUMNS = (Column("c", "char(5)"), Column("s", "string"))
+TABLES = {"default.t": Facts("default.t", COLUMNS, (Column("k", "char(3)"),))}
+FILES = {"f": Source("f", "parquet", {}, COLUMNS)}
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        ("c = 'ab ' AND 'x ' <> t.c AND c <=> \"y  \"", "c = 'ab' AND 'x' <> t.c AND c <=> 'y'"),
+        ("default.t.k IN ('a ', 'b') AND NOT k IN (' ')", "`t`.k IN ('a', 'b') AND NOT k IN ('')"),
+        ("c NOT IN ('a ') OR c NOT BETWEEN 'a ' AND 'b '", "c NOT IN ('a') OR c NOT BETWEEN 'a ' AND 'b '"),
+        ("c = 'it\\'s '", "c = 'it\\'s'"),
+        (
+            "EXISTS (SELECT 1 FROM (SELECT 1 AS x) u WHERE c = 'a ')",
+            "EXISTS (SELECT 1 FROM (SELECT 1 AS x) u WHERE c = 'a')",
+        ),
+        # Blanks of what is no CHAR, or is made of one, count.
+        ("s = 'a ' OR s IN ('a ') OR concat(c, s) = 'a '", None),
+        ("c = 'a ' || s OR s || c = 'a ' OR 'b' || 'a ' = c", None),
+        (
+            "EXISTS (SELECT 1 FROM (SELECT s AS c FROM t) u WHERE c = 'a ')",
+            "EXISTS (SELECT 1 FROM (SELECT s AS c FROM ha1_t AS `t`) u WHERE c = 'a ')",
+        ),
+    ],
+)
+def test_blanks_at_the_end_do_not_count_beside_a_char(condition: str, text: str | None) -> None:
+    (statement,) = parse_script(f"DELETE FROM t WHERE {condition}")  # noqa: S608 - texts of the test's own
+    template = plan(statement, TABLES.__getitem__).template  # type: ignore[arg-type]
+    assert isinstance(template, DeleteTemplate)
+    assert template.where == (condition if text is None else text)
+
+
+def test_chars_of_files_are_chars() -> None:
+    (statement,) = parse_script("SELECT * FROM f, t WHERE f.c = 'a ' AND f.s = 'a ' AND c = 'a '")
+    template = plan(statement, TABLES.__getitem__, FILES).template  # type: ignore[arg-type]
+    assert isinstance(template, SelectTemplate)
+    assert template.query.endswith("WHERE f.c = 'a' AND f.s = 'a ' AND c = 'a'")
