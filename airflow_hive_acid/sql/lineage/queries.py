@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from airflow_hive_acid.format import changes
 from airflow_hive_acid.sql.lineage.frames import Derived, Frame, Named, Offer, called, offer_of_table, renamed
 from airflow_hive_acid.sql.lineage.parts import choices_of, composed, is_generator, parts_of
 from airflow_hive_acid.sql.lineage.values import NOTHING, How, Use, Uses, through
 from airflow_hive_acid.sql.planning.columns import column_names
 from airflow_hive_acid.sql.planning.scopes import visible_cte
 from airflow_hive_acid.sql.planning.view_texts import Parse, is_view, no_parser, query_of_view
+from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +119,10 @@ class Walker:
             return Offer(alias, view.columns, view.is_open, rows=view.rows)
         facts = self.table_of(f"{database or self.default_database}.{name}")
         self.inputs.setdefault(facts.qualified_name)
-        return offer_of_table(facts, alias, aliased=bool(item.alias))
+        offer = offer_of_table(facts, alias, aliased=bool(item.alias))
+        if isinstance(item.meta.get(OPTIONS), ChangesOption):
+            offer.columns = (*offer.columns, *((name, NOTHING) for name in changes.COLUMNS))
+        return offer
 
     def _view(self, item: exp.Table) -> Derived | None:
         """What a view offers, by its query; None for a table."""

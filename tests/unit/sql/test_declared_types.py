@@ -91,6 +91,10 @@ def types(query: str) -> list[str | None]:
             "FROM t WINDOW w AS ()",
             ["char(5)", "varchar(7)", "char(5)", None],
         ),
+        (
+            "SELECT * FROM u CHANGES BETWEEN 1 AND 2",
+            [None, "char(9)", "varchar(7)", TABLES["default.u"].columns[3].type] + [None] * 3,
+        ),
         ("SELECT a, b, nvl(b, a) FROM kept", ["char(4)", None, None]),
         ("SELECT carrier FROM src", [None]),
         ("SELECT e FROM t LATERAL VIEW explode(n.b) w AS e", [None]),
