@@ -19,6 +19,7 @@ from airflow_hive_acid.sql.model.statements import (
     TableName,
     Update,
 )
+from airflow_hive_acid.sql.text.null_order import hive_default
 from airflow_hive_acid.sql.text.query_checks import check_expression, check_query
 
 if TYPE_CHECKING:
@@ -253,6 +254,8 @@ def _first_rows(cursor: Cursor) -> FirstRows | None:
             if not last:
                 cursor.expect("FIRST")
             direction += " NULLS LAST" if last else " NULLS FIRST"
+        else:
+            direction += f" {hive_default(direction == 'DESC')}"
         order.append((key, direction))
         if not cursor.accept(","):
             break

@@ -36,6 +36,7 @@ from airflow_hive_acid.sql.planning.view_texts import (
     star_edits,
 )
 from airflow_hive_acid.sql.text.casts import cast_edits, double_colon, may_have_casts
+from airflow_hive_acid.sql.text.null_order import null_order_edits
 from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
 from airflow_hive_acid.sql.text.source import SAMPLE_END, SourceText, describe
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.text.table_options import Option
 
 _NOWHERE = Scope([])
+_ORDER = re.compile(r"\b(?:ORDER|SORT)\s+BY\b", re.IGNORECASE)
 _BLANKS = re.compile(" ['\"]")
 """Where a text may end with a blank; the tokens tell whether it does."""
 
@@ -120,6 +122,8 @@ class References:
             if qualified:
                 edits.extend(_qualifier(scopes, column, outer))
         edits.extend(self._cast_edits(fragment))
+        if not self.for_catalog and _ORDER.search(self.statement.script):
+            edits.extend(null_order_edits(self._tokens(fragment)))
         if not self.for_catalog and _BLANKS.search(self.statement.script):
             edits.extend(char_text_edits(self._tokens(fragment), scopes, self.views))
         edits.extend(self._table_edits(scopes, fragment, pushed))

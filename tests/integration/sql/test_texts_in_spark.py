@@ -55,6 +55,10 @@ STATEMENTS = [
     "SELECT t.id, w.part FROM t LATERAL VIEW explode(split(name, ';')) w AS part",
     "SELECT id FROM t TABLESAMPLE (10 PERCENT) x UNION ALL SELECT id FROM src",
     "SELECT trunc(d, 'MM'), date_trunc('MONTH', d) FROM (SELECT date '2024-01-15' AS d) q",
+    "SELECT lag(id) OVER w, sum(id) OVER (ORDER BY name DESC, id ROWS 1 PRECEDING) FROM t WINDOW w AS (ORDER BY id) "
+    "DISTRIBUTE BY id SORT BY CASE WHEN id = 1 THEN name END, id IS DISTINCT FROM 1 DESC",
+    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM t ORDER BY ALL",
+    "SELECT CAST(name AS CHAR(3)), count(*) FROM t GROUP BY CAST(name AS CHAR(3)) ORDER BY CAST(name AS CHAR(3)) DESC",
     "VALUES (1, 'a'), (2, \"it's\"), (3, 'a' 'b')",
     "INSERT INTO t SELECT a.x.id, concat('p', p) FROM a.x",
     "WITH q AS (SELECT id, v FROM src) INSERT INTO t SELECT * FROM q",

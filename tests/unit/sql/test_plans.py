@@ -75,7 +75,7 @@ SELECTS = [
     ),
     (
         "SELECT id FROM t UNION ALL SELECT id FROM demo.users ORDER BY id",
-        "SELECT id FROM ha1_t AS `t` UNION ALL SELECT id FROM ha2_users AS `users` ORDER BY id",
+        "SELECT id FROM ha1_t AS `t` UNION ALL SELECT id FROM ha2_users AS `users` ORDER BY id NULLS LAST",
         {"ha1_t": "default.t", "ha2_users": "demo.users"},
     ),
     ("SELECT id FROM t TABLESAMPLE (1 ROWS) x", "SELECT id FROM ha1_t TABLESAMPLE (1 ROWS) x", {"ha1_t": "default.t"}),
@@ -120,7 +120,7 @@ def test_row_id_is_asked_for_and_stays_out_of_the_star(plan_of: PlanOf) -> None:
     assert plan.template == SelectTemplate(
         "SELECT t.ROW__ID, * EXCEPT (`t`.row__id, `t`.row__is__deleted, `u`.row__id, `u`.row__is__deleted), "
         "t.* EXCEPT (row__id, row__is__deleted), u.* EXCEPT (row__id, row__is__deleted), "
-        "u.row__id.writeid FROM ha1_t AS `t` JOIN ha2_users u ON t.id = u.id ORDER BY t.row__id"
+        "u.row__id.writeid FROM ha1_t AS `t` JOIN ha2_users u ON t.id = u.id ORDER BY t.row__id NULLS LAST"
     )
     assert [read.pseudo_columns for read in plan.reads] == [True, True]
     alone = plan_of("SELECT ROW__ID, *, row__id.writeid FROM t")
