@@ -35,7 +35,7 @@ from airflow_hive_acid.sql.planning.view_texts import (
     require_shallow,
     star_edits,
 )
-from airflow_hive_acid.sql.text.casts import cast_edits, double_colon, may_have_casts
+from airflow_hive_acid.sql.text.casts import cast_edits, double_colon
 from airflow_hive_acid.sql.text.null_order import null_order_edits
 from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
@@ -54,9 +54,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.text.table_options import Option
 
 _NOWHERE = Scope([])
-_ORDER = re.compile(r"\b(?:ORDER|SORT)\s+BY\b", re.IGNORECASE)
-_BLANKS = re.compile(" ['\"]")
-"""Where a text may end with a blank; the tokens tell whether it does."""
+_OTHERWISE = re.compile(r"\b(?:ORDER|SORT|VARCHAR|CHAR|CHARACTER)\b| ['\"]", re.IGNORECASE)
+"""What such words and texts have in them: a sort, a type with a length, a blank at the end of a text."""
 
 
 @dataclass(slots=True)
@@ -121,11 +120,7 @@ class References:
             edits.extend(self._column_edits(scopes, column, fragment))
             if qualified:
                 edits.extend(_qualifier(scopes, column, outer))
-        edits.extend(self._cast_edits(fragment))
-        if not self.for_catalog and _ORDER.search(self.statement.script):
-            edits.extend(null_order_edits(self._tokens(fragment)))
-        if not self.for_catalog and _BLANKS.search(self.statement.script):
-            edits.extend(char_text_edits(self._tokens(fragment), scopes, self.views))
+        edits.extend(self._meant_edits(fragment, scopes))
         edits.extend(self._table_edits(scopes, fragment, pushed))
         for scope in () if self.for_catalog else scopes.scopes.values():
             edits.extend(_star_edits(scope))
@@ -245,22 +240,29 @@ class References:
         inner = References(select, self.table_of, self.views, queries=queries, path=self.path, parse=self.parse)
         return inner.relation
 
-    def _cast_edits(self, fragment: Fragment) -> list[Edit]:
-        """Casts to CHAR and VARCHAR, which Spark does not cut; a view of the catalog keeps its words."""
+    def _meant_edits(self, fragment: Fragment, scopes: Scopes) -> list[Edit]:
+        """What Spark would take for something else than Hive does; a view of the catalog keeps its words."""
         script = self.statement.script
-        if self.for_catalog or not any(may_have_casts(script, begin, end) for begin, end in fragment.ranges):
+        if self.for_catalog or not any(_OTHERWISE.search(script, begin, end) for begin, end in fragment.ranges):
             return []
         tokens = self._tokens(fragment)
         unclear = double_colon(tokens)
         if unclear is not None:
             problem = "write CAST(… AS CHAR(n)) or CAST(… AS VARCHAR(n)): a text is cut only there"
             raise SourceText(script).unsupported(problem, unclear.start, unclear.end)
-        return list(cast_edits(tokens, None if self._by_place else fragment.tree))
+        casts = cast_edits(tokens, None if self._by_place else fragment.tree)
+        return [*casts, *null_order_edits(tokens), *char_text_edits(tokens, scopes, self.views)]
 
     def _tokens(self, fragment: Fragment) -> list[Token]:
-        """Those of the fragment, in their order in the script."""
-        tokens = SourceText(self.statement.script).tokens
-        return [t for t in tokens if any(begin <= t.start < end for begin, end in fragment.ranges)]
+        """Those of the fragment, with their places in the script."""
+        found: list[Token] = []
+        for begin, end in sorted(fragment.ranges):
+            # Not of the whole script: a fragment of each of its statements would read all of them.
+            for token in SourceText(self.statement.script[begin:end]).tokens:
+                token.start += begin
+                token.end += begin
+                found.append(token)
+        return found
 
     def _name_edits(self, fragment: Fragment) -> list[Edit]:
         """Names that the query of a Hive's view may use and Spark does not give."""

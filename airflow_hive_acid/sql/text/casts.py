@@ -6,7 +6,6 @@ A CHAR has no blanks at its end wherever something is made of it: Hive compares,
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,9 +40,9 @@ def kept_type(cast: exp.Cast) -> str | None:
     return None
 
 
-def may_have_casts(script: str, begin: int = 0, end: int = sys.maxsize) -> bool:
+def may_have_casts(text: str) -> bool:
     """Whether it is worth while to look at the tokens of a text."""
-    return _ANY.search(script, begin, end) is not None
+    return _ANY.search(text) is not None
 
 
 def cast_edits(tokens: Sequence[Token], tree: exp.Expr | None = None) -> Iterator[tuple[int, int, str]]:
