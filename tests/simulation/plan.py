@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 WRITERS, READERS = 3, 2
+READS = ("read", "read", "pin")
 FAULTS = ("absent", "broken", "empty", "full", "slow", "stale")
 
 
@@ -17,7 +18,8 @@ FAULTS = ("absent", "broken", "empty", "full", "slow", "stale")
 class Op:
     """One thing a client does.
 
-    :param kind: insert, update, delete, overwrite, abort, two (tables in one txn), compact (ask for it) or read.
+    :param kind: insert, update, delete, overwrite, abort, two (tables in one txn), compact (ask for it), read, or pin
+        (keep a state and read it).
     :param pick: a number from which it draws its rows and tables.
     :param pause: seconds it does nothing before its commit, or between two reads.
     """
@@ -59,7 +61,7 @@ class Plan:
         pauses = [0, 0, 0, 0.5, 20, 400]
         clients = [
             tuple(
-                Op("read" if n >= WRITERS else dice.choice(kinds), dice.getrandbits(32), dice.choice(pauses))
+                Op(dice.choice(kinds if n < WRITERS else READS), dice.getrandbits(32), dice.choice(pauses))
                 for _ in range(dice.randint(2, 8))
             )
             for n in range(WRITERS + READERS)

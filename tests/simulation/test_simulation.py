@@ -93,6 +93,10 @@ def _nobody(*_: Any) -> RegisteredReaders:
     return RegisteredReaders()
 
 
+def _no_pins(*_: Any) -> list[Any]:
+    return []
+
+
 def _no_conflict(*_: Any) -> None:
     return None
 
@@ -105,6 +109,7 @@ def _plan(seed: int, pauses: float, *clients: tuple[str, ...], troubles: tuple[T
 
 WRITING = ("insert", "update", "update", "insert", "update")
 ASKING = ("insert", "compact") * 6
+PINNING = ("insert", "pin", "pin", "pin")
 READING = ("insert", "read", "read", "read", "read")
 STOPPED = tuple(Trouble(step, "freeze", step, 900_000) for step in range(150, 1500, 50))
 PUT_IN: dict[str, tuple[list[tuple[Any, str, Any]], Callable[[int], Plan]]] = {
@@ -119,6 +124,10 @@ PUT_IN: dict[str, tuple[list[tuple[Any, str, Any]], Callable[[int], Plan]]] = {
     "a Cleaner that knows of no reader (R10)": (
         [(subject, "read_horizon", _no_readers), (subject, "read_registered", _nobody)],
         lambda seed: _plan(seed + 6, 20, ASKING, ASKING, READING, READING),  # before that no reader is met
+    ),
+    "a Cleaner that knows of no pin (decision 32)": (
+        [(subject, "pins_on", _no_pins)],
+        lambda seed: _plan(seed, 20, ASKING, ASKING, PINNING, PINNING),
     ),
 }
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper, run_worker
@@ -219,7 +219,7 @@ class World:
     def _client(self, ops: tuple[Op, ...], client: MetastoreClient) -> None:
         for op in ops:
             try:
-                {"read": self._read, "compact": self._ask}.get(op.kind, self._write)(client, op)
+                {"read": self._read, "pin": self._pin, "compact": self._ask}.get(op.kind, self._write)(client, op)
             except (HiveAcidError, OSError) as error:
                 self.scheduler.note(f"{op.kind}: {type(error).__name__}: {str(error)[:150]}")
 
@@ -272,6 +272,39 @@ class World:
                         self._compare(reader, place)
                 self.scheduler.sleep(op.pause) if op.pause else None
                 reader.check()
+
+    def _pin(self, client: MetastoreClient, op: Op) -> None:
+        dice = random.Random(op.pick)
+        name, tables = f"pin{op.pick}", sorted(dice.sample(TABLES, dice.randint(1, 3)))
+        client.pins.pin(name, tables, expires=dice.choice((1, 60, 3600)))
+        for _ in range(3):
+            self.scheduler.sleep(op.pause) if op.pause else None
+            for table in tables:
+                self._read_by(client, name, table)
+        client.pins.unpin(name)
+
+    def _read_by(self, client: MetastoreClient, name: str, table: str) -> None:
+        """As a statement reads by a pin: its own txn is open meanwhile, and in the end it asks whether all was kept."""
+        with client.snapshot([table]) as reader:
+            pinned = client.pins.look(name, table)
+            seen = [txn for txn in self.model.committed if pinned.txns.is_valid(txn)]
+            wrong = ""
+            for place in (place for place in self.places if place.table == table):
+                expected = self.model.rows(place, seen)
+                try:
+                    found = rows.read(self.fs, place, pinned.write_ids, pinned.txns)
+                except (FileNotFoundError, SnapshotTooOldError) as problem:
+                    if self.fs.fault:
+                        raise
+                    wrong = f"{problem} in {place}"
+                else:
+                    if found != expected and not self.fs.fault:
+                        wrong = f"{sorted(found ^ expected)[:3]} are read otherwise than committed in {place}"
+            client.pins.require_kept(pinned)
+            reader.check()
+            if wrong:
+                self.failure = Violated(f"by {pinned.pin}: {wrong}")
+                raise self.failure
 
     def _ask(self, client: MetastoreClient, op: Op) -> None:
         dice = random.Random(op.pick)
