@@ -31,7 +31,6 @@ from airflow_hive_acid.engine.statements.session import Session
 from airflow_hive_acid.engine.transactions.shared import begin_shared, commit_shared, joined
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
-from airflow_hive_acid.metastore.protocol import withdraw
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.planning.named_tables import identity
@@ -160,8 +159,8 @@ class Engine:
         try:
             yield
         finally:
-            if patience is not None and patience.resumed is not None:
-                withdraw(self._context.client, patience.resumed, "the statement that waited for it did not run")
+            if patience is not None:
+                patience.give_up(self._context.client)
 
     def query(self, sql: str, snapshot: Mapping[str, Any] | None = None) -> Rows:
         """Run one SELECT and return its rows.

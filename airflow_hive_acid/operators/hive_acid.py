@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine import Engine, StatementResult
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.text.variables import Variables
 
@@ -229,13 +230,19 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                 self._running = _running(hook, engine, agent)
                 if held is not None:
                     held.on_lost = engine.cancel  # its commit would be refused
-                document = self.work(
-                    hook,
-                    engine,
-                    once=once,
-                    patience=patience(self._settings(hook), waiting) if self.deferrable and held is None else None,
-                    lease=None if held is None else held.lease,
-                )
+                waits, may_defer = patience(self._settings(hook), waiting), self.deferrable and held is None
+                if not may_defer:
+                    _withdraw(hook, waits)  # the DAG file was changed meanwhile
+                try:
+                    document = self.work(
+                        hook,
+                        engine,
+                        once=once,
+                        patience=waits if may_defer else None,
+                        lease=None if held is None else held.lease,
+                    )
+                finally:
+                    _withdraw(hook, waits)  # what it does not ask for any more, or has failed in front of
                 hook.acknowledge(once)
                 self._lineage_result = document
                 # Cleared, and told to skip what was applied: that was told of, too.
@@ -387,6 +394,12 @@ def _running(hook: HiveAcidHook, engine: Engine, agent: str) -> Running:
     return Running(
         engine, f"the txn of {agent}", lambda: f"aborted txns: {hook.withdraw(agent, 'killed by Airflow') or 'none'}"
     )
+
+
+def _withdraw(hook: HiveAcidHook, waits: Patience) -> None:
+    """Give up the request that a trigger has waited for, if nothing has taken it up: nobody is to wait behind it."""
+    if waits.resumed is not None:
+        waits.give_up(hook.get_conn())
 
 
 def script_of(sql: str | Sequence[str]) -> str:

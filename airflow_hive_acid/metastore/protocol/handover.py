@@ -108,6 +108,10 @@ class Patience:
             return False
         return document.get("statement", self.statement) == self.statement and not document["reads"]
 
+    def give_up(self, client: Verbs) -> None:
+        """Withdraw the request that was handed over, if nothing has taken it up."""
+        self._refuse(client, "the statement that waited for it did not run")
+
     def _refuse(self, client: Verbs, why: str) -> None:
         document, self.resumed = self.resumed, None
         if document is not None:

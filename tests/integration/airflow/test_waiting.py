@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import DAG
 
+from airflow_hive_acid.airflow_versions import AirflowFailException, TaskDeferred
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
@@ -183,6 +185,33 @@ def test_queries_and_ddl_defer_as_writes_do(
     assert ("w.v" in tables) == ("VIEW" in STATEMENTS[what])
     if what == "a column more":
         assert [column.name for column in tables["w.t"].columns] == ["a", "b"]
+    assert_at_rest(testbed)
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        (HiveAcidOperator(task_id="run", sql="DROP TABLE FROM w.t"), "DROP TABLE FROM"),
+        (HiveAcidInsertOperator(task_id="run", table="w.gone", rows=[[1]]), "w.gone"),
+    ],
+)
+def test_a_task_that_fails_in_front_of_what_it_has_waited_for_withdraws_that(
+    testbed: HiveAcidTestbed, then: HiveAcidOperator, words: str
+) -> None:
+    """
+    t1  the task asks for w.t, and defers
+    t2  the DAG file is changed: what it is to do now fails before it asks for anything
+    """
+    instance = SimpleNamespace(dag_id="d", run_id="r", task_id="run", map_index=-1, try_number=1, max_tries=0)
+    context: Any = {"ti": instance}
+    held = testbed.client.lock([LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)])
+    with pytest.raises(TaskDeferred) as deferred:
+        HiveAcidOperator(task_id="run", sql="DROP TABLE w.t").execute(context)
+    assert waiting(testbed) != []
+    with pytest.raises(AirflowFailException, match=words):
+        then.resume(context, {"status": "success"}, **deferred.value.kwargs)
+    assert waiting(testbed) == []
+    testbed.client.unlock(held.lock_id)
     assert_at_rest(testbed)
 
 

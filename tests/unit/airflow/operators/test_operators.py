@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,7 +59,9 @@ class FakeEngine:
         self.asked.append((sql, one_transaction))
         self.others = others
         self.once = once
-        self.patience = patience
+        self.patience = None if patience is None else replace(patience)
+        if patience is not None:
+            patience.resumed = None  # taken up, as an engine does
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer() if callable(self.answer) else self.answer
