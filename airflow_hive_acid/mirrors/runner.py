@@ -127,8 +127,9 @@ def _require_not_primary(client: MetastoreClient, target: str, table: str) -> No
 @contextlib.contextmanager
 def _reader(client: MetastoreClient, engine: Engine, table: str) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
     """A reader of the table, in which functions of the job are called, each with arguments."""
+    ended = client.get_valid_txns()  # before the reader looks
     with engine.begin({table: "select"}) as reader:
-        seen = look(client, table, reader.snapshot(table))
+        seen = look(client, table, reader.snapshot(table), ended)
         given = {
             "source": seen.source.to_document(), "cleaned": seen.cleaned, "partition_ids": seen.partition_ids,
             "altered": seen.altered,

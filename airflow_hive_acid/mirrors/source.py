@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import ChangesNotCompleteError, InvalidArgumentsError
 from airflow_hive_acid.format.changes import as_of, complete_up_to
 from airflow_hive_acid.format.mirrors import SourceTable, partition_digests
-from airflow_hive_acid.metastore.listing import cleaned_up_to, newest_rebalance
+from airflow_hive_acid.metastore.listing import cleaned_up_to
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.notifications import is_another_log
+from airflow_hive_acid.metastore.replica import newest_rebalance_seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.format.write_ids import ValidWriteIdList
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore import MetastoreClient
 
 
@@ -40,11 +41,15 @@ class Seen:
     altered: dict[str, int] = field(default_factory=dict)
 
 
-def look(client: MetastoreClient, table: str, write_ids: ValidWriteIdList | None = None) -> Seen:
+def look(
+    client: MetastoreClient, table: str, write_ids: ValidWriteIdList | None = None, txns: ValidTxnList | None = None
+) -> Seen:
     """A source now.
 
     :param table: ``db.table``.
     :param write_ids: what a reader sees of it whose txn is open; None: what one would see now.
+    :param txns: those that had ended before that reader looked, so that it sees the ids that their rebalances have
+        given; None: those that have ended now.
     :raises InvalidArgumentsError: for a table without transactions.
     :raises ChangesNotCompleteError: when the first write id of the table is still open.
     """
@@ -60,8 +65,10 @@ def look(client: MetastoreClient, table: str, write_ids: ValidWriteIdList | None
         )
     partitions = client.catalog.list_partitions(str(key)) if found.is_partitioned else []
 
+    ended = client.get_valid_txns() if txns is None else txns
+
     def read(connection: Connection) -> tuple[int, dict[str, int]]:
-        return newest_rebalance(connection, key), cleaned_up_to(connection, key)
+        return newest_rebalance_seen(connection, key, ended), cleaned_up_to(connection, key)
 
     rebalanced, cleaned = client.database.read(read)
     newest, digest, moved = partition_digests([(p.id, p.name, p.location) for p in partitions], found.location)

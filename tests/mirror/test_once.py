@@ -12,9 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import MirrorConflictError
 from airflow_hive_acid.format.mirrors import MirrorState
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.metastore.schema.mirrors import HIVE_ACID_MIRROR
 from airflow_hive_acid.spark.mirrors.delta import DeltaTarget
 from airflow_hive_acid.spark.mirrors.iceberg import IcebergTarget
 from tests.mirror.conftest import ACID
@@ -143,6 +146,25 @@ def test_a_run_that_dies_after_its_commit_is_found_in_the_target(
     assert (known.sequence, found.sequence) == ((0, 1) if todo == "bootstrap" else (1, 2))
     m.same(target)
     change(m, 20)
+    m.follow(target)
+
+
+def test_a_source_that_was_restored_and_has_grown_past_the_mirror_is_copied_again(m: Mirroring, target: str) -> None:
+    """Its write ids are the target's, and of other rows; the record is that of the backup."""
+    m.follow(target, [], "bootstrap")
+    backup = m.client.mirrors.find("default.t", target)
+    change(m, 10)
+    m.follow(target)
+    lost = MirrorState.parse(m.client.mirrors.find("default.t", target).state).event
+    change(m, 20)
+    restored = {"HMI_SEQUENCE": backup.sequence, "HMI_WRITEID": backup.write_id, "HMI_STATE": backup.state}
+    with m.client.database.transaction() as connection:
+        connection.execute(sa.update(HIVE_ACID_MIRROR).values(restored))
+        anew = sa.update(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.EVENT_ID == lost[0])
+        connection.execute(anew.values(EVENT_TIME=lost[1] + 3600))
+    report = m.follow(target, todo="bootstrap")
+    assert "restored from a backup" in report.reason
+    change(m, 30)
     m.follow(target)
 
 

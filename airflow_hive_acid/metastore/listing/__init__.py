@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         altered_after,
         cleaned_up_to,
         lost_partition,
-        newest_rebalance,
         require_partitions_kept,
         txns_of,
     )
@@ -120,7 +119,6 @@ else:
             "locks": "show",
             "locks_page": "pages",
             "mark_of": "outcomes",
-            "newest_rebalance": "changes",
             "oldest_to_clean": "pages",
             "open_writers": "outcomes",
             "partitions_page": "table_pages",
@@ -187,7 +185,6 @@ __all__ = [
     "locks_page",
     "lost_partition",
     "mark_of",
-    "newest_rebalance",
     "oldest_to_clean",
     "open_writers",
     "partitions_page",

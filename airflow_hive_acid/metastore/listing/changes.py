@@ -82,20 +82,6 @@ def cleaned_up_to(connection: Connection, table: TableName) -> dict[str, int]:
     return found
 
 
-def newest_rebalance(connection: Connection, table: TableName) -> int:
-    """The id of the newest compaction that gave rows of a table other ids; 0 for none."""
-    q, c = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
-    waiting = select(func.max(q.CQ_ID)).where(
-        q.CQ_DATABASE == table.database, q.CQ_TABLE == table.name, q.CQ_TYPE == CompactionType.REBALANCE.value,
-        q.CQ_STATE == CompactionState.READY_FOR_CLEANING.value,
-    )  # fmt: skip
-    done = select(func.max(c.CC_ID)).where(
-        c.CC_DATABASE == table.database, c.CC_TABLE == table.name, c.CC_TYPE == CompactionType.REBALANCE.value,
-        c.CC_STATE.in_(_CLEANED),
-    )  # fmt: skip
-    return max(int(connection.execute(statement).scalar() or 0) for statement in (waiting, done))
-
-
 def txns_of(connection: Connection, table: TableName, first: int, last: int) -> dict[int, int]:
     """Txns by write id, of those that are still known; they began in the order of their numbers."""
     if last - first >= MOST_TXNS:

@@ -13,7 +13,8 @@ from airflow_hive_acid.errors import (
     MirrorKeyError,
     NoSuchObjectError,
 )
-from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.database.codes import TxnState, TxnType
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.mirrors.listing import COLUMNS, list_mirrors
 from airflow_hive_acid.mirrors.runner import verify_mirror
@@ -79,6 +80,20 @@ def test_partitions_are_told_by_their_ids(engine, job, run, client):
     engine.run("ALTER TABLE w.p PARTITION (k='a') RENAME TO PARTITION (k='c')")
     run("w.p")
     assert job.asked[2]["altered"] == {"k=c": 4}
+
+
+def test_a_rebalance_that_has_not_committed_is_told_with_the_run_that_sees_it(engine, job, run, client):
+    """Told too early, its new ids would be those of the next changes, and not of the rows that are in the target."""
+    insert(engine)
+    client.compactions.enqueue("w.t", type=CompactionType.REBALANCE)
+    request = client.compactions.claim("worker")
+    txn_id = client.open_txn(type=TxnType.REBALANCE_COMPACTION)
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn_id)
+    client.compactions.mark_compacted(request, txn_id)
+    run()
+    client.commit_txn(txn_id)
+    run()
+    assert [asked["source"]["rebalanced"] for asked in job.asked] == [0, request.id]
 
 
 def test_what_a_run_fails_with_is_noted_until_one_succeeds(engine, job, run, client):
