@@ -9,7 +9,10 @@ from airflow_hive_acid.sql import parse_script, plan
 from airflow_hive_acid.sql.model.plans import DeleteTemplate, SelectTemplate
 from tests.unit.sql.catalog import Facts
 
-TABLES = {"default.t": Facts("default.t", (Column("a", "int"), Column("b", "string")))}
+NAMES = ("start", "end", "rows", "limit", "nulls", "desc", "case")
+TABLES = {
+    "default.t": Facts("default.t", (Column("a", "int"), Column("b", "string"), *(Column(n, "int") for n in NAMES)))
+}
 
 
 def planned(query: str) -> str:
@@ -44,6 +47,24 @@ def planned(query: str) -> str:
         ),
         ("SELECT a AS `desc` FROM t ORDER BY `desc`", "SELECT a AS `desc` FROM t ORDER BY `desc` NULLS LAST"),
         ("FROM t SELECT a ORDER BY a UNION SELECT 1", "FROM t SELECT a ORDER BY a NULLS LAST UNION SELECT 1"),
+        # Columns may be called like words that end an order.
+        (
+            "SELECT a FROM t ORDER BY t.end, end DESC, t.limit, t.rows, t.case, t.nulls, t.desc, limit LIMIT 1",
+            "SELECT a FROM t ORDER BY t.end NULLS LAST, end DESC NULLS FIRST, t.limit NULLS LAST, t.rows NULLS LAST, "
+            "t.case NULLS LAST, t.nulls NULLS LAST, t.desc NULLS LAST, limit NULLS LAST LIMIT 1",
+        ),
+        (
+            "SELECT sum(a) OVER (ORDER BY start, end ROWS 1 PRECEDING) FROM t ORDER BY abs(end - start), a + rows",
+            "SELECT sum(a) OVER (ORDER BY start NULLS LAST, end NULLS LAST ROWS 1 PRECEDING) FROM t "
+            "ORDER BY abs(end - start) NULLS LAST, a + rows NULLS LAST",
+        ),
+        (
+            "SELECT a FROM t ORDER BY CASE WHEN NOT end > 1 AND (end = 2) THEN end ELSE end END, "
+            "a IS NOT DISTINCT FROM 1",
+            "SELECT a FROM t ORDER BY CASE WHEN NOT end > 1 AND (end = 2) THEN end ELSE end END NULLS LAST, "
+            "a IS NOT DISTINCT FROM 1 NULLS LAST",
+        ),
+        ("FROM t |> ORDER BY a |> LIMIT 3", "FROM t |> ORDER BY a NULLS LAST |> LIMIT 3"),
         # Who says it means it; an aggregate leaves NULLs out.
         ("SELECT a FROM t ORDER BY a NULLS FIRST, b DESC NULLS LAST", None),
         ("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a), 'ORDER BY a' FROM t CLUSTER BY a", None),
