@@ -51,15 +51,24 @@ def _has_blanks(token: Token) -> bool:
 
 def _beside(column: exp.Column, tokens: Sequence[Token], first: int, last: int) -> Iterator[Token]:
     """The texts that a column is compared with; the column is the tokens from the first to the last."""
-    around = column.parent
+    value: exp.Expr = column
+    while isinstance(value.parent, exp.Paren):
+        value, first, last = value.parent, first - 1, last + 1
+    around = value.parent
     if isinstance(around, _COMPARISONS):
-        if around.this is column and around.expression.is_string:
-            yield tokens[last + 2]
-        elif around.expression is column and around.this.is_string:
-            yield tokens[first - 2]
-    elif isinstance(around, exp.In) and around.this is column and all(e.is_string for e in around.expressions):
+        other, step = (around.expression, 1) if around.this is value else (around.this, -1)
+        place = (last if step > 0 else first) + 2 * step
+        while isinstance(other, exp.Paren):
+            other, place = other.this, place + step
+        if other.is_string:
+            yield tokens[place]
+    elif isinstance(around, exp.In) and around.this is value and all(map(_is_one_word, around.expressions)):
         opening = last + 2 + (tokens[last + 1].text.upper() == "NOT")
         yield from tokens[opening + 1 : opening + 2 * len(around.expressions) : 2]
+
+
+def _is_one_word(value: exp.Expr) -> bool:
+    return value.is_string or isinstance(value, exp.Null)
 
 
 def _is_char(scopes: Scopes, column: exp.Column, views: Mapping[str, Source]) -> bool:
@@ -68,14 +77,52 @@ def _is_char(scopes: Scopes, column: exp.Column, views: Mapping[str, Source]) ->
     for scope in scopes.around(column):
         offering = [r for r in scope.relations if qualifier in ("", r.alias) and (r.is_open or r.offers(name))]
         if offering:
-            return all(_type_of(relation, name, views).startswith("char(") for relation in offering)
+            return all(_offers_char(relation, name, views) for relation in offering)
     return False
 
 
-def _type_of(relation: Relation, name: str, views: Mapping[str, Source]) -> str:
+def _offers_char(relation: Relation, name: str, views: Mapping[str, Source]) -> bool:
     if relation.facts is not None:
         columns = (*relation.facts.columns, *relation.facts.partition_columns)
+    elif relation.inner is not None:
+        places = [place for place, column in enumerate(relation.columns or ()) if column == name]
+        return len(places) == 1 and _gives_char(*relation.inner(), places[0], views)
     else:
-        source = None if relation.node is None or relation.query is not None else views.get(relation.node.name.lower())
+        source = None if relation.node is None else views.get(relation.node.name.lower())
         columns = () if source is None else source.columns
-    return next((column.type.lower() for column in columns if column.name.lower() == name), "")
+    return next((column.type.lower() for column in columns if column.name.lower() == name), "").startswith("char(")
+
+
+def _gives_char(scopes: Scopes, query: exp.Expr, place: int, views: Mapping[str, Source]) -> bool:
+    """Whether a column of a query, named by its place, is a CHAR that nothing is made of, in all of its branches."""
+    waiting = [query]
+    while waiting:
+        query = waiting.pop()
+        if isinstance(query, exp.Subquery):
+            waiting.append(query.this)
+        elif isinstance(query, exp.SetOperation):
+            waiting += [query.left, query.right]
+        elif not isinstance(query, exp.Select) or scopes.columns_of(query) is None:
+            return False
+        else:
+            given = list(_given(scopes, query))
+            value = given[place] if place < len(given) else None
+            if isinstance(value, exp.Column):
+                is_char = _is_char(scopes, value, views)
+            else:
+                is_char = value is not None and not isinstance(value, exp.Expr) and _offers_char(*value, views)
+            if not is_char:
+                return False
+    return True
+
+
+def _given(scopes: Scopes, select: exp.Select) -> Iterator[exp.Expr | tuple[Relation, str]]:
+    """What a SELECT gives: values of its list, and columns of the relations that a ``*`` stands for."""
+    relations = scopes.of(select).relations
+    for projection in select.expressions:
+        star = projection.this if isinstance(projection, exp.Column) else projection
+        if isinstance(star, exp.Star):
+            own = relations if star is projection else [r for r in relations if r.alias == projection.table.lower()]
+            yield from ((relation, name) for relation in own for name in relation.columns or ())
+        else:
+            yield projection.this if isinstance(projection, exp.Alias) else projection

@@ -204,7 +204,7 @@ def _merge_source(statement: Merge, references: References) -> tuple[str, Relati
         return query, relation
     query = references.rewrite(statement.source)
     scopes = Scopes(tree, Scope([]), references.relation)
-    return query, Relation(statement.source_alias, scopes.columns_of(tree))
+    return query, Relation(statement.source_alias, scopes.columns_of(tree), inner=lambda: (scopes, tree))
 
 
 def _clause(

@@ -7,6 +7,7 @@ becomes a timestamp). Instead names are exchanged in place: ``db.t`` becomes ``h
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -198,15 +199,15 @@ class References:
         # It sees what was there before it: a table or view of its own name is another one.
         earlier = {name: query for name, query in self.queries.items() if name != view.name}
         select = Select(view.query, text=view.text, script=view.script, default_database=view.default_database)
-        columns = view.columns or Scopes(view.query.tree, _NOWHERE, self._inner_relation(select, earlier)).columns_of(
-            view.query.tree
-        )
+        tree = view.query.tree
+        scopes = functools.cache(lambda: Scopes(tree, _NOWHERE, self._inner_relation(select, earlier)))
+        columns = view.columns or scopes().columns_of(tree)
 
         def text(conditions: Sequence[exp.Expr]) -> str:
             query = self._inside(select, view.name, table, self.views, earlier, conditions, columns or ())
             return as_relation(query, view.name, view.columns)
 
-        return Relation(alias, columns or None, table, None, aliased, pending=text)
+        return Relation(alias, columns or None, table, None, aliased, pending=text, inner=lambda: (scopes(), tree))
 
     def _inside(
         self,

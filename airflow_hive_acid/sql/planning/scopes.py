@@ -41,6 +41,7 @@ class Relation:
     :param pseudo: the query asks for its ROW__ID or ROW__IS__DELETED.
     :param query: of a view: what it stands for, in parentheses.
     :param pending: makes that of the conditions on its columns that are around it.
+    :param inner: gives the query that it is, where the script has that, with the scopes of its tree.
     """
 
     alias: str
@@ -52,6 +53,7 @@ class Relation:
     pseudo: bool = False
     query: str | None = None
     pending: Callable[[Sequence[exp.Expr]], str] | None = None
+    inner: Callable[[], tuple[Scopes, exp.Expr]] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -161,7 +163,7 @@ class Scopes:
             return self.resolve(item)
         named = cte.args["alias"].columns
         columns = tuple(column.name.lower() for column in named) if named else self.columns_of(cte.this)
-        return Relation(item.alias_or_name.lower(), columns, aliased=bool(item.alias))
+        return Relation(item.alias_or_name.lower(), columns, aliased=bool(item.alias), inner=lambda: (self, cte.this))
 
     def _columns_of_projection(self, select: exp.Select, projection: exp.Expr, place: int) -> Columns:
         if isinstance(projection, exp.Star):
@@ -208,7 +210,7 @@ class Scopes:
         if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier):
             relation = self.table(item)
         else:
-            relation = Relation(item.alias_or_name.lower(), self.columns_of(item))
+            relation = Relation(item.alias_or_name.lower(), self.columns_of(item), inner=lambda: (self, item))
         alias = item.args.get("alias")
         if alias is not None and alias.columns:
             relation.columns = tuple(column.name.lower() for column in alias.columns)

@@ -6,7 +6,8 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script, plan
-from airflow_hive_acid.sql.model.plans import DeleteTemplate, SelectTemplate
+from airflow_hive_acid.sql.model.plans import DeleteTemplate, MergeTemplate, SelectTemplate
+from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 from tests.unit.sql.catalog import Facts
 
 COLUMNS = (Column("c", "char(5)"), Column("s", "string"))
@@ -20,6 +21,7 @@ FILES = {"f": Source("f", "parquet", {}, COLUMNS)}
         ("c = 'ab ' AND 'x ' <> t.c AND c <=> \"y  \"", "c = 'ab' AND 'x' <> t.c AND c <=> 'y'"),
         ("default.t.k IN ('a ', 'b') AND NOT k IN (' ')", "`t`.k IN ('a', 'b') AND NOT k IN ('')"),
         ("c NOT IN ('a ') OR c NOT BETWEEN 'a ' AND 'b '", "c NOT IN ('a') OR c NOT BETWEEN 'a ' AND 'b '"),
+        ("(c) = 'a ' AND (('b ')) = ((c)) AND c IN ('a ', NULL)", "(c) = 'a' AND (('b')) = ((c)) AND c IN ('a', NULL)"),
         ("c = 'it\\'s '", "c = 'it\\'s'"),
         (
             "EXISTS (SELECT 1 FROM (SELECT 1 AS x) u WHERE c = 'a ')",
@@ -46,3 +48,34 @@ def test_chars_of_files_are_chars() -> None:
     template = plan(statement, TABLES.__getitem__, FILES).template  # type: ignore[arg-type]
     assert isinstance(template, SelectTemplate)
     assert template.query.endswith("WHERE f.c = 'a' AND f.s = 'a ' AND c = 'a'")
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("SELECT * FROM (SELECT s, c FROM t) q WHERE q.c = 'a '", "q.c = 'a'"),
+        ("WITH w AS (SELECT *, 1 FROM t), v AS (SELECT w.* FROM w) SELECT 1 FROM v WHERE c IN ('a ')", "c IN ('a')"),
+        ("SELECT 1 FROM (SELECT c AS x FROM t UNION ALL SELECT k FROM t) q(y) WHERE y = 'a '", "y = 'a'"),
+        ("SELECT 1 FROM kept WHERE d = 'a ' AND s = 'a '", "d = 'a' AND s = 'a '"),
+        # What is made of a CHAR, or is one in one branch alone, is a text.
+        ("SELECT 1 FROM (SELECT upper(c) AS c FROM t) q WHERE c = 'a '", "c = 'a '"),
+        ("SELECT 1 FROM (SELECT c FROM t UNION SELECT s FROM t) q WHERE c = 'a '", "c = 'a '"),
+        ("SELECT 1 FROM (SELECT s AS c, c AS s FROM t) q WHERE c = 'a '", "c = 'a '"),
+        ("SELECT 1 FROM (SELECT c, s FROM t) q(s, c) WHERE c = 'a ' AND s = 'a '", "c = 'a ' AND s = 'a'"),
+    ],
+)
+def test_a_char_of_a_query_in_from_is_a_char(query: str, text: str) -> None:
+    made, statement = parse_script("; ".join(["CREATE TEMPORARY VIEW kept AS SELECT c AS d, s FROM t", query]))
+    assert isinstance(made, CreateTemporaryQuery)
+    template = plan(statement, TABLES.__getitem__, FILES, queries={"kept": made}).template  # type: ignore[arg-type]
+    assert isinstance(template, SelectTemplate)
+    assert template.query.endswith(f" WHERE {text}")
+
+
+def test_a_char_of_the_query_of_a_merge_is_a_char() -> None:
+    (statement,) = parse_script(
+        "MERGE INTO t USING (SELECT c FROM t) q ON t.s = q.c AND q.c = 'a ' WHEN MATCHED AND q.c <> 'b ' THEN DELETE"
+    )
+    template = plan(statement, TABLES.__getitem__).template  # type: ignore[arg-type]
+    assert isinstance(template, MergeTemplate)
+    assert template.on == "t.s = q.c AND q.c = 'a'"
