@@ -6,6 +6,7 @@ BETWEEN the blanks count: a Hive makes a CHAR of a text that is compared, and of
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -72,29 +73,52 @@ def _is_one_word(value: exp.Expr) -> bool:
 
 
 def _is_char(scopes: Scopes, column: exp.Column, views: Mapping[str, Source]) -> bool:
-    """Whether a column is surely a CHAR of a table or of a file."""
+    """Whether a column is surely a CHAR of a table or of a file, also through queries that make nothing of it."""
+    waiting = _offering(scopes, column)
+    if not waiting:
+        return False
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        relation, name = waiting.pop()
+        if relation.facts is not None or relation.inner is None:
+            if not _declared_type(relation, name, views).startswith("char("):
+                return False
+            continue
+        places = [place for place, offered in enumerate(relation.columns or ()) if offered == name]
+        if len(places) != 1:
+            return False
+        inside, query = relation.inner()
+        for branch in _branches(query):
+            if (id(branch), places[0]) not in seen:
+                seen.add((id(branch), places[0]))
+                behind = _behind(inside, branch, places[0])
+                if not behind:
+                    return False
+                waiting += behind
+    return True
+
+
+def _offering(scopes: Scopes, column: exp.Column) -> list[tuple[Relation, str]]:
+    """The relations of which a column may be, with its name there."""
     name, qualifier = column.name.lower(), column.table.lower()
     for scope in scopes.around(column):
         offering = [r for r in scope.relations if qualifier in ("", r.alias) and (r.is_open or r.offers(name))]
         if offering:
-            return all(_offers_char(relation, name, views) for relation in offering)
-    return False
+            return [(relation, name) for relation in offering]
+    return []
 
 
-def _offers_char(relation: Relation, name: str, views: Mapping[str, Source]) -> bool:
+def _declared_type(relation: Relation, name: str, views: Mapping[str, Source]) -> str:
     if relation.facts is not None:
         columns = (*relation.facts.columns, *relation.facts.partition_columns)
-    elif relation.inner is not None:
-        places = [place for place, column in enumerate(relation.columns or ()) if column == name]
-        return len(places) == 1 and _gives_char(*relation.inner(), places[0], views)
     else:
         source = None if relation.node is None else views.get(relation.node.name.lower())
         columns = () if source is None else source.columns
-    return next((column.type.lower() for column in columns if column.name.lower() == name), "").startswith("char(")
+    return next((column.type.lower() for column in columns if column.name.lower() == name), "")
 
 
-def _gives_char(scopes: Scopes, query: exp.Expr, place: int, views: Mapping[str, Source]) -> bool:
-    """Whether a column of a query, named by its place, is a CHAR that nothing is made of, in all of its branches."""
+def _branches(query: exp.Expr) -> Iterator[exp.Expr]:
+    """The queries that a set operation is made of, or the query itself."""
     waiting = [query]
     while waiting:
         query = waiting.pop()
@@ -102,18 +126,18 @@ def _gives_char(scopes: Scopes, query: exp.Expr, place: int, views: Mapping[str,
             waiting.append(query.this)
         elif isinstance(query, exp.SetOperation):
             waiting += [query.left, query.right]
-        elif not isinstance(query, exp.Select) or scopes.columns_of(query) is None:
-            return False
         else:
-            given = list(_given(scopes, query))
-            value = given[place] if place < len(given) else None
-            if isinstance(value, exp.Column):
-                is_char = _is_char(scopes, value, views)
-            else:
-                is_char = value is not None and not isinstance(value, exp.Expr) and _offers_char(*value, views)
-            if not is_char:
-                return False
-    return True
+            yield query
+
+
+def _behind(scopes: Scopes, query: exp.Expr, place: int) -> list[tuple[Relation, str]]:
+    """The column that a SELECT gives in a place, as those of which it may be; nothing where it is no bare column."""
+    if not isinstance(query, exp.Select) or scopes.columns_of(query) is None:
+        return []
+    value = next(itertools.islice(_given(scopes, query), place, None), None)
+    if isinstance(value, exp.Column):
+        return _offering(scopes, value)
+    return [] if value is None or isinstance(value, exp.Expr) else [value]
 
 
 def _given(scopes: Scopes, select: exp.Select) -> Iterator[exp.Expr | tuple[Relation, str]]:

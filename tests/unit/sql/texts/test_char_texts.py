@@ -72,6 +72,15 @@ def test_a_char_of_a_query_in_from_is_a_char(query: str, text: str) -> None:
     assert template.query.endswith(f" WHERE {text}")
 
 
+def test_queries_in_queries_may_be_many_and_name_one_twice() -> None:
+    twice, once = "w{1} AS (SELECT c FROM w{0} UNION ALL SELECT c FROM w{0})", "w{1} AS (SELECT * FROM w{0})"
+    steps = ["w0 AS (SELECT c FROM t)", *((twice if i < 40 else once).format(i, i + 1) for i in range(999))]
+    (statement,) = parse_script(" ".join(["WITH", ", ".join(steps), "SELECT 1 FROM w999 WHERE c = 'a '"]))
+    template = plan(statement, TABLES.__getitem__).template  # type: ignore[arg-type]
+    assert isinstance(template, SelectTemplate)
+    assert template.query.endswith(" WHERE c = 'a'")
+
+
 def test_a_char_of_the_query_of_a_merge_is_a_char() -> None:
     (statement,) = parse_script(
         "MERGE INTO t USING (SELECT c FROM t) q ON t.s = q.c AND q.c = 'a ' WHEN MATCHED AND q.c <> 'b ' THEN DELETE"
