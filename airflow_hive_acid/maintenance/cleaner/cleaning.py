@@ -27,8 +27,9 @@ def clean_up(look: Look, request: Compaction) -> CleaningOutcome:
     """
     account = Account()
     try:
-        readers = read_readers(look.client, request)
+        # In this order: of a table that has taken the name in between, what is known of the one before says nothing.
         subject = find_subject(look.client, request.resource)
+        readers = read_readers(look.client, request)
         with ExitStack() as locks:  # held until the ending is written down
             if request.soft_deleted_location is None:
                 ending = remove_replaced(look, request, subject, readers, account, locks)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.names import delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
+from airflow_hive_acid.maintenance.cleaner import cleaning
 from airflow_hive_acid.maintenance.cleaner.cleaning import clean_up
 from airflow_hive_acid.maintenance.cleaner.look import Look
 from airflow_hive_acid.maintenance.decisions import Kind
@@ -69,6 +70,43 @@ def test_what_is_known_of_aborted_writes_outlives_a_rename_in_the_middle_of_a_pa
     assert {o.kind for o in run_cleaner(client, fs)} == {Kind.CLEANED}
     forget_what_has_ended(client)
     assert len(lines(client, renamed)) == 3
+
+
+def test_what_is_known_of_a_table_is_not_used_on_one_that_takes_its_name_at_that_moment(
+    client: MetastoreClient,
+    fs: Filesystem,
+    make_table: Callable[..., Any],
+    compact_lines: RunJob,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    t1  the Cleaner looks up t, or what is known of its write ids: 3 was aborted
+    t2                            t becomes u, and there is a new t with rows of its own write id 3
+    t3  the Cleaner looks up the other of the two
+    """
+    table = make_table("default.t")
+    table.insert()
+    table.insert()
+    table.abort()
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    pass_time(client)
+    (waiting,) = client.compactions.find_ready_to_clean()
+    made: list[Any] = []
+
+    def between(found: Any) -> Any:
+        if not made:
+            client.catalog.rename_table("default.t", "default.u", files=WarehouseFiles(client, fs))
+            made.append(make_table("default.t"))
+            for _ in range(3):
+                made[0].insert()
+        return found
+
+    for name in ("find_subject", "read_readers"):
+        kept = getattr(cleaning, name)
+        monkeypatch.setattr(cleaning, name, lambda *given, kept=kept: between(kept(*given)))
+    clean_up(Look.begin(client, fs), waiting)
+    assert len(lines(client, made[0])) == 3
 
 
 def test_a_partition_that_was_dropped_added_again_and_renamed_is_cleaned(
