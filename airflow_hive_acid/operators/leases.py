@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _EMPTY = (None, "", "None")
+_NAP = 1.0
+"""Seconds after which who waits in a worker slot finds out that he was killed."""
 
 
 class HiveAcidGrabLeaseOperator(BaseOperator):
@@ -182,9 +184,16 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
                 if until is not None and time.time() >= until:
                     _not_granted(self.objects, text, self.wait)
                 self.log.info("Waiting for a lease on %s: %s", self.objects, text)
-                time.sleep(self.poll_interval)
+                self._pause()
         finally:
             grab.withdraw()
+
+    def _pause(self) -> None:
+        """Until the next look; in naps, because Airflow kills the process 5 seconds after it has asked it to end."""
+        left = self.poll_interval
+        while left > 0 and not self._is_killed:
+            time.sleep(min(left, _NAP))
+            left -= _NAP
 
     def _granted(self, lease: Lease, sealed: dict[str, Any]) -> dict[str, Any]:
         from airflow_hive_acid.hooks.leases import describe

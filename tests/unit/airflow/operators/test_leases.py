@@ -318,7 +318,8 @@ def test_waiting_in_the_worker_slot_ends_with_the_grant(conn_id, client, monkeyp
             client.leases.drop_lease(held)
 
     monkeypatch.setattr(operators, "time", Clock)
-    assert grab(conn_id, wait=None, deferrable=False).execute(context_of())["lease_id"] > held.lease_id
+    task = grab(conn_id, wait=None, deferrable=False, poll_interval=0.5)
+    assert task.execute(context_of())["lease_id"] > held.lease_id
 
 
 def test_a_task_that_is_killed_in_its_slot_is_granted_nothing_any_more(conn_id, client, monkeypatch):
@@ -328,19 +329,23 @@ def test_a_task_that_is_killed_in_its_slot_is_granted_nothing_any_more(conn_id, 
     t3  nobody would use what it was granted
     """
     held = client.leases.grab_lease("db.t", 60)
-    task = grab(conn_id, wait=None, deferrable=False)
+    task = grab(conn_id, wait=None, deferrable=False, poll_interval=10)
+    slept: list[float] = []
 
     class Clock:
         time = staticmethod(time.time)
 
         @staticmethod
         def sleep(seconds: float) -> None:
+            slept.append(seconds)
             task.on_kill()
             client.leases.drop_lease(held)
 
     monkeypatch.setattr(operators, "time", Clock)
     with pytest.raises(AirflowException, match=r"killed by Airflow while it waited for a lease on db\.t; nothing"):
         task.execute(context_of())
+    assert len(slept) == 1
+    assert slept[0] < 5, "Airflow kills the process after that"
     assert client.leases.list_lease() == []
     assert client.leases.grab_lease("db.t", 60)
 
