@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from airflow_hive_acid.format.id_ranges import IdRanges
 from airflow_hive_acid.metastore.database.backend import Step
@@ -19,7 +19,8 @@ from airflow_hive_acid.metastore.protocol.transaction import Begun
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
-    COMPLETED_TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
 )
 from airflow_hive_acid.metastore.txns.snapshots import Names, Snapshot, is_one_of, names_of, table_parameters
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.protocol.table_uses import TableUse
 
-_CQ, _CC, _CTC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, COMPLETED_TXN_COMPONENTS.c
+_CQ, _CC, _T2W = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, TXN_TO_WRITE_ID.c
 
 
 @cache
@@ -64,9 +65,21 @@ def is_cleaned_away(snapshot: Snapshot, rows: Iterable[Any]) -> bool:
 
 @cache
 def _later(names: Names) -> sa.Select[Any]:
-    """A txn that was opened after mine and has committed what it wrote."""
-    later = _CTC.CTC_TXNID > sa.bindparam("txn_id", type_=sa.BigInteger)
-    return select(_CTC.CTC_TXNID).where(later, is_one_of(_CTC.CTC_DATABASE, _CTC.CTC_TABLE, names)).limit(1)
+    """A txn that was opened after mine and has committed, with a write id of a table.
+
+    What txns have completed does not tell: a housekeeper forgets that of a txn as soon as one with a larger write id
+    has written the same place, which may be of a txn before mine. Write ids of later txns stay as long as mine is open.
+    """
+    state = select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == _T2W.T2W_TXNID).scalar_subquery()
+    return (
+        select(_T2W.T2W_TXNID)
+        .where(
+            _T2W.T2W_TXNID > sa.bindparam("txn_id", type_=sa.BigInteger),
+            is_one_of(_T2W.T2W_DATABASE, _T2W.T2W_TABLE, names),
+            func.coalesce(state, "c") == "c",
+        )
+        .limit(1)
+    )
 
 
 def later_step(connection: Connection, replaced: Sequence[TableName], txn_id: int) -> Step:

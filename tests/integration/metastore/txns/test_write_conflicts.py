@@ -269,12 +269,42 @@ def test_who_has_waited_to_overwrite_sees_whatever_was_committed_meanwhile(
     blocker = client.lock([lock_on("db.t", LockType.EXCLUSIVE)])
     pending = other_client.start({"db.t": "overwrite"})
     third = client.open_txn()
+    client.allocate_write_ids("db.t", third)
     rows.insert("TXN_COMPONENTS", TC_TXNID=third, TC_DATABASE="db", TC_TABLE="t", TC_OPERATION_TYPE="i", TC_WRITEID=1)
     client.commit_txn(third)
     client.unlock(blocker.lock_id)
     assert pending.check()
     assert other_client.finish(pending) is None
     assert rows.txn_state(pending.txn_id) == ("a", "concurrent committed transaction")
+
+
+@pytest.mark.rule("R2")
+def test_who_overwrites_sees_what_a_housekeeper_has_forgotten(
+    client: MetastoreClient, other_client: MetastoreClient, lock_on: Any
+) -> None:
+    """
+    t1  A opens 1                         B opens 2, to overwrite
+    t2               C opens 3, inserts with write id 1, commits
+    t3  A inserts with write id 2, commits; of write id 1 a housekeeper forgets who has written it
+    t4                                    B is granted its lock, and would not see 3
+    """
+    first = other_client.open_txn()
+    opened: list[int] = []
+
+    def insert(txn_id: int) -> None:
+        other_client.lock([lock_on("db.t", LockType.SHARED_WRITE, INSERT)], txn_id=txn_id)
+        other_client.allocate_write_ids("db.t", txn_id)
+        other_client.commit_txn(txn_id)
+
+    def before_the_lock(txn_id: int) -> None:
+        if not opened:
+            insert(other_client.open_txn())
+            insert(first)
+            assert other_client.housekeeping.remove_duplicate_completed_components() == 1
+        opened.append(txn_id)
+
+    client.begin({"db.t": "overwrite"}, opened=before_the_lock)
+    assert len(opened) == 2
 
 
 @pytest.mark.rule("R2")
