@@ -112,9 +112,9 @@ def test_views_show_partition_columns_and_on_request_virtual_ones(
     _, rows = query(
         spark, tmp_path, "select *, row__id.rowid from v where c = 'x'", None, View("v", table.snapshot(), True)
     )
-    assert rows == [[1, "x   ", 7, {"writeid": 1, "bucketid": 536870912, "rowid": 0}, False, 0]]
+    assert rows == [[1, "x", 7, {"writeid": 1, "bucketid": 536870912, "rowid": 0}, False, 0]]
     _, rows = query(spark, tmp_path, "select * from v where p > 7", None, View("v", table.snapshot()))
-    assert rows == [[2, "y   ", 8]]
+    assert rows == [[2, "y", 8]]
 
 
 def test_no_column_and_any_column_can_be_read_alone(spark: SparkSession, acid_table: Callable, tmp_path: Path) -> None:
