@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from sqlglot.tokenizer_core import Token
 
-    from airflow_hive_acid.format.jobs import Source
+    from airflow_hive_acid.format.jobs import Column, Source
+    from airflow_hive_acid.sql.model.plans import ColumnFacts, TableFacts
     from airflow_hive_acid.sql.planning.scopes import Relation, Scopes
     from airflow_hive_acid.sql.planning.view_texts import Edit
 
@@ -44,6 +45,20 @@ def char_text_edits(tokens: Sequence[Token], scopes: Scopes, views: Mapping[str,
         beside = [token for token in _beside(column, tokens, first, last) if _has_blanks(token)]
         if beside and _is_char(scopes, column, views):
             yield from ((token.start, token.end + 1, quoted(token.text.rstrip(" "))) for token in beside)
+
+
+def may_have_chars(scopes: Scopes) -> bool:
+    """Whether a CHAR column may be named in a tree."""
+    scoped = (relation for scope in (scopes.outer, *scopes.scopes.values()) for relation in scope.relations)
+    return any(relation.facts is None or any(map(_is_char_column, _columns(relation.facts))) for relation in scoped)
+
+
+def _columns(facts: TableFacts) -> Sequence[ColumnFacts]:
+    return (*facts.columns, *facts.partition_columns)
+
+
+def _is_char_column(column: ColumnFacts | Column) -> bool:
+    return column.type.lower().startswith("char(")
 
 
 def _has_blanks(token: Token) -> bool:
@@ -81,7 +96,7 @@ def _is_char(scopes: Scopes, column: exp.Column, views: Mapping[str, Source]) ->
     while waiting:
         relation, name = waiting.pop()
         if relation.facts is not None or relation.inner is None:
-            if not _declared_type(relation, name, views).startswith("char("):
+            if not _is_declared_char(relation, name, views):
                 return False
             continue
         places = [place for place, offered in enumerate(relation.columns or ()) if offered == name]
@@ -108,13 +123,12 @@ def _offering(scopes: Scopes, column: exp.Column) -> list[tuple[Relation, str]]:
     return []
 
 
-def _declared_type(relation: Relation, name: str, views: Mapping[str, Source]) -> str:
+def _is_declared_char(relation: Relation, name: str, views: Mapping[str, Source]) -> bool:
+    source = None if relation.node is None else views.get(relation.node.name.lower())
+    columns: Sequence[ColumnFacts | Column] = () if source is None else source.columns
     if relation.facts is not None:
-        columns = (*relation.facts.columns, *relation.facts.partition_columns)
-    else:
-        source = None if relation.node is None else views.get(relation.node.name.lower())
-        columns = () if source is None else source.columns
-    return next((column.type.lower() for column in columns if column.name.lower() == name), "")
+        columns = _columns(relation.facts)
+    return any(column.name.lower() == name and _is_char_column(column) for column in columns)
 
 
 def _branches(query: exp.Expr) -> Iterator[exp.Expr]:

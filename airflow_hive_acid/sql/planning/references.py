@@ -21,7 +21,7 @@ from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup, TableRead, is_external
 from airflow_hive_acid.sql.model.pruning import PartitionFilter, partition_filter
 from airflow_hive_acid.sql.model.statements import Select
-from airflow_hive_acid.sql.planning.char_texts import char_text_edits
+from airflow_hive_acid.sql.planning.char_texts import char_text_edits, may_have_chars
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
 from airflow_hive_acid.sql.planning.looks import USUAL, Look, look_by, refuse_look
 from airflow_hive_acid.sql.planning.pushed_conditions import PushedConditions
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.text.table_options import Option
 
 _NOWHERE = Scope([])
-_OTHERWISE = re.compile(r"\b(?:ORDER|SORT|VARCHAR|CHAR|CHARACTER)\b| ['\"]", re.IGNORECASE)
-"""What such words and texts have in them: a sort, a type with a length, a blank at the end of a text."""
+_SORT_OR_LENGTH = re.compile(r"\b(?:ORDER|SORT|VARCHAR|CHAR|CHARACTER)\b", re.IGNORECASE)
+_BLANK_AT_AN_END = re.compile(" ['\"]")
 
 
 @dataclass(slots=True)
@@ -244,7 +244,12 @@ class References:
     def _meant_edits(self, fragment: Fragment, scopes: Scopes) -> list[Edit]:
         """What Spark would take for something else than Hive does; a view of the catalog keeps its words."""
         script = self.statement.script
-        if self.for_catalog or not any(_OTHERWISE.search(script, begin, end) for begin, end in fragment.ranges):
+        sorts, blanks = (
+            any(sought.search(script, begin, end) for begin, end in fragment.ranges)
+            for sought in (_SORT_OR_LENGTH, _BLANK_AT_AN_END)
+        )
+        # Most texts have nothing of it, and their words are not looked at one by one.
+        if self.for_catalog or not (sorts or (blanks and may_have_chars(scopes))):
             return []
         tokens = self._tokens(fragment)
         unclear = double_colon(tokens)

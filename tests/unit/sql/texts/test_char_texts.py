@@ -6,12 +6,13 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script, plan
-from airflow_hive_acid.sql.model.plans import DeleteTemplate, MergeTemplate, SelectTemplate
+from airflow_hive_acid.sql.model.plans import DeleteTemplate, InsertTemplate, MergeTemplate, SelectTemplate
 from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
+from airflow_hive_acid.sql.text.source import SourceText
 from tests.unit.sql.catalog import Facts
 
 COLUMNS = (Column("c", "char(5)"), Column("s", "string"))
-TABLES = {"default.t": Facts("default.t", COLUMNS, (Column("k", "char(3)"),))}
+TABLES = {"default.t": Facts("default.t", COLUMNS, (Column("k", "char(3)"),)), "default.u": Facts("default.u", COLUMNS)}
 FILES = {"f": Source("f", "parquet", {}, COLUMNS)}
 
 
@@ -88,3 +89,12 @@ def test_a_char_of_the_query_of_a_merge_is_a_char() -> None:
     template = plan(statement, TABLES.__getitem__).template  # type: ignore[arg-type]
     assert isinstance(template, MergeTemplate)
     assert template.on == "t.s = q.c AND q.c = 'a'"
+
+
+def test_the_words_of_an_insert_are_not_read_again_for_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands of rows in it."""
+    (statement,) = parse_script("INSERT INTO u VALUES ('a ', 'b ')")
+    monkeypatch.setattr(SourceText, "__init__", lambda *_: pytest.fail("was read again"))
+    template = plan(statement, TABLES.__getitem__).template  # type: ignore[arg-type]
+    assert isinstance(template, InsertTemplate)
+    assert template.query == "VALUES ('a ', 'b ')"
