@@ -89,6 +89,8 @@ def test_statements_compute_with_chars_without_blanks_and_show_them_with(
     assert rows(engine, "SELECT c = k, c = 'ab', c = 'ab ', c IN ('ab'), c LIKE 'ab' FROM t WHERE id = 1") == [
         [False, True, True, True, True]
     ]
+    through = "WITH w AS (SELECT * FROM t) SELECT id FROM w WHERE c = 'ab   ' AND k IN ('p  ', NULL)"
+    assert rows(engine, through) == [[1]]
     assert rows(engine, "SELECT c FROM (SELECT CAST('abc' AS CHAR(2)) AS c) q JOIN s ON s.s = upper(c)") == [["ab"]]
     cast = "CAST(s AS CHAR(3)) AS a, CAST(s AS VARCHAR(3)) AS v, nullif(CAST(s AS VARCHAR(3)), s) AS b, lower(s) AS d"
     engine.run(f"USE y; CREATE TABLE made AS SELECT {cast} FROM s; CREATE VIEW view_of AS SELECT {cast} FROM s")

@@ -36,6 +36,7 @@ _TABLES = {
         Facts("default.order", (Column("id", "int"), Column("group", "string"))),
         Facts("a.x", (Column("id", "int"), Column("s", "struct<f:int,g:struct<h:int>>")), (Column("p", "int"),)),
         Facts("b.x", (Column("id", "int"), Column("v", "string"))),
+        Facts("default.times", (Column("start", "int"), Column("end", "int"), Column("limit", "int"))),
     )
 }
 _SOURCE = Source("src", "csv", {"path": "/in"}, (Column("id", "int"), Column("v", "string")))
@@ -59,6 +60,8 @@ STATEMENTS = [
     "DISTRIBUTE BY id SORT BY CASE WHEN id = 1 THEN name END, id IS DISTINCT FROM 1 DESC",
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM t ORDER BY ALL",
     "SELECT CAST(name AS CHAR(3)), count(*) FROM t GROUP BY CAST(name AS CHAR(3)) ORDER BY CAST(name AS CHAR(3)) DESC",
+    "SELECT end FROM times ORDER BY times.end, end DESC, (end - start), CASE WHEN NOT end > 1 THEN end END, "
+    "limit LIMIT 1",
     "VALUES (1, 'a'), (2, \"it's\"), (3, 'a' 'b')",
     "INSERT INTO t SELECT a.x.id, concat('p', p) FROM a.x",
     "WITH q AS (SELECT id, v FROM src) INSERT INTO t SELECT * FROM q",
