@@ -107,7 +107,7 @@ def _all_types(engine: Engine) -> None:
     (first, second) = rows(
         engine,
         "SELECT number, real, flag, cast(at AS STRING), cast(born AS STRING), code, hex(raw), to_json(tags), "
-        "to_json(sizes), to_json(part) FROM shop.kinds ORDER BY number DESC",
+        "to_json(sizes), to_json(part) FROM shop.kinds ORDER BY number DESC NULLS LAST",
     )
     assert first == [
         2**63 - 1, "Infinity", True, "2026-11-22 14:05:00.123456", "1582-10-15", "ab ", "00FF", '["ä",null]',
