@@ -70,7 +70,7 @@ def run_query(
         uri = session.rows_uri(job_id)
         step = plan.step(rows_uri=uri, limit=limit, max_bytes=most_bytes(context))
         result = session.run(JobSpec(job_id, step, views, plan.sources))
-        rows = with_blanks(context, plan, Rows.of(result.columns, session.read_rows(uri)))
+        rows = with_blanks(context, plan, views, Rows.of(result.columns, session.read_rows(uri)))
         looks.require_kept()
         reads = ReadsOfJob(context.client)
         for read in plan.reads if limit != 0 else ():  # with 0 it was asked for columns

@@ -205,7 +205,7 @@ class StatementTransaction:
             step = plan.step(rows_uri=session.rows_uri(job_id), max_bytes=most_bytes(self._context))
             result = session.run(JobSpec(job_id, step, views, plan.sources))
             found = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
-            rows = with_blanks(self._context, plan, found)
+            rows = with_blanks(self._context, plan, views, found)
             self._hold.require()
             looks.require_kept()
             self._reads.tell()

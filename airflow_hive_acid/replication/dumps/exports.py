@@ -34,14 +34,14 @@ from airflow_hive_acid.metastore.catalog import (
 )
 from airflow_hive_acid.metastore.names import Spellings, TableName, as_stored, table_name
 from airflow_hive_acid.metastore.records import StreamMark, read_marks
-from airflow_hive_acid.metastore.replica import OVERWRITTEN, REBALANCED
 from airflow_hive_acid.metastore.txns import moves_with_commits, take_snapshot
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
 from airflow_hive_acid.replication.dumps.dump import Dump, DumpFile, Scope, write_documents
 from airflow_hive_acid.replication.dumps.export_places import ExportPlace
 from airflow_hive_acid.replication.dumps.open_files import settled
-from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID
+from airflow_hive_acid.replication.dumps.parameters import OF_A_SITE
+from airflow_hive_acid.replication.dumps.state_ids import STATE_ID
 from airflow_hive_acid.replication.presence import require_listed
 
 if TYPE_CHECKING:
@@ -76,9 +76,6 @@ class ExportResult:
     bytes: int
     reused: int = 0
     noop: str | None = None
-
-
-_OF_A_SITE = (STATE_ID, METADATA_STATE_ID, OVERWRITTEN, REBALANCED)
 
 
 def export_metadata(
@@ -356,7 +353,7 @@ def tagged(dump: Dump) -> Dump:
     tags = {STATE_ID: str(dump.state_id)} if dump.scope is Scope.ALL else {}
 
     def clean(parameters: Mapping[str, str]) -> dict[str, str]:
-        return {k: v for k, v in parameters.items() if k not in _OF_A_SITE} | tags
+        return {k: v for k, v in parameters.items() if k not in OF_A_SITE} | tags
 
     return replace(
         dump,

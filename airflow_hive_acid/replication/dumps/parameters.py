@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 TRANSLATED, PURGE = "TRANSLATED_TO_EXTERNAL", "external.table.purge"
 """Of a managed table that a metastore of Hive's has made an external one: that it was, and that its files go, too."""
 _OF_THE_CHANGE = ("transient_lastDdlTime", "last_modified_by", "last_modified_time")
-_OF_A_SITE = (STATE_ID, METADATA_STATE_ID, OVERWRITTEN, REBALANCED)
+OF_A_SITE = (STATE_ID, METADATA_STATE_ID, OVERWRITTEN, REBALANCED)
+"""What says how far a replica has come; it means nothing elsewhere."""
 
 
 def with_data(source: Mapping[str, str], state_id: int | None, now: int) -> dict[str, str]:
@@ -38,7 +39,7 @@ def with_data(source: Mapping[str, str], state_id: int | None, now: int) -> dict
 
 def of_partition(source: Mapping[str, str], now: int) -> dict[str, str]:
     """The parameters of a partition that comes with its rows, without a state id."""
-    kept = {k: v for k, v in source.items() if k not in (*_OF_THE_CHANGE, *_OF_A_SITE)}
+    kept = {k: v for k, v in source.items() if k not in (*_OF_THE_CHANGE, *OF_A_SITE)}
     # That columns may have had other names is known at the destination, too: its files are those of the source.
     altered = dict.fromkeys(_altered(source), str(now))
     return {**kept, **altered, "transient_lastDdlTime": str(now)}
