@@ -134,11 +134,17 @@ def test_each_index_of_a_mapped_task_group_has_a_transaction_of_its_own(
 
     with DAG("shared_mapped_group", schedule=None) as dag:
         each.expand(number=[0, 1])
-    state = {(i.task_id, i.map_index): str(i.state) for i in registered(dag).test().get_task_instances()}
+    instances = {(i.task_id, i.map_index): i for i in registered(dag).test().get_task_instances()}
+    state = {key: str(instance.state) for key, instance in instances.items()}
     assert [state["each.load.outcome", index] for index in (0, 1)] == ["success", "failed"]
     assert [state[f"each.load.try_{number}.commit", 0] for number in (1, 2)] == ["success", "skipped"]
     assert [state[f"each.load.try_{number}.commit", 1] for number in (1, 2)] == ["upstream_failed", "skipped"]
-    assert states(client) == ["COMMITTED", "ABORTED"]
+    # Which index begins first is Airflow's choice.
+    begin = "each.load.try_1.begin"
+    begun = [instances[begin, index].xcom_pull(task_ids=begin, map_indexes=index)["txn_id"] for index in (0, 1)]
+    ended = {row.txn_id: row.state.name for row in client.show_transactions(include_committed=True)}
+    assert [ended[txn_id] for txn_id in begun] == ["COMMITTED", "ABORTED"]
+    assert len(states(client)) == 2
     assert client.show_locks() == []
 
 
