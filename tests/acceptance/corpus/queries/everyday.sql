@@ -206,6 +206,7 @@ SELECT * FROM (SELECT id, CAST(price AS DOUBLE) AS price, weight FROM items WHER
 SELECT CASE WHEN price < 3 THEN 'low' WHEN price < 8 THEN 'middle' ELSE 'high or none' END AS class, count(*) AS n FROM items GROUP BY 1;
 
 -- name: row number
+-- plain: SELECT id, row_number() OVER (PARTITION BY kind ORDER BY price DESC NULLS FIRST, id) AS place FROM items
 SELECT id, row_number() OVER (PARTITION BY kind ORDER BY price DESC, id) AS place FROM items;
 
 -- name: ranks
@@ -484,4 +485,5 @@ SELECT n_nationkey FROM nation WHERE n_name = 'FRANCE' OR n_name = 'GERMANY   ';
 SELECT count(*) AS n FROM orders WHERE o_orderpriority = '5-LOW';
 
 -- name: lengths of CHAR and VARCHAR
+-- plain: SELECT length(rtrim(n_name)) AS n, length(n_comment) AS c, concat('<', rtrim(n_name), '>') AS name FROM nation WHERE n_nationkey = 6
 SELECT length(n_name) AS n, length(n_comment) AS c, concat('<', n_name, '>') AS name FROM nation WHERE n_nationkey = 6;
