@@ -8,7 +8,6 @@ the table sees from its write ids alone that it is another one (ALTER takes a wr
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from airflow_hive_acid.errors import HiveAcidError, LocksPendingError, MetastoreUnavailableError
@@ -124,7 +123,6 @@ def ddl_transaction(
     *,
     agent_info: str | None = None,
     type: TxnType = TxnType.DEFAULT,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[DdlTransaction]:
     """Open a txn, wait for its locks, and end it: committed at a clean end, else aborted.
 
@@ -143,7 +141,7 @@ def ddl_transaction(
             client.claims.current.begun(txn_id)
         if components:
             response = client.lock(components, txn_id=txn_id, agent_info=agent_info) if taken is None else taken[1]
-            _wait(client, response, txn_id, components, sleep, patience)
+            _wait(client, response, txn_id, components, patience)
         yield ddl
         if not ddl.ended:
             client.commit_txn(txn_id)
@@ -168,11 +166,10 @@ def _wait(
     response: LockResponse,
     txn_id: int,
     components: Sequence[LockComponent],
-    sleep: Callable[[float], None],
     patience: Patience | None,
 ) -> None:
     seconds = None if patience is None else patience.seconds
-    response = wait_until_granted(client, response, txn_id, describe_components(components), sleep, seconds)
+    response = wait_until_granted(client, response, txn_id, describe_components(components), patience=seconds)
     if response.state is LockState.WAITING:
         raise leave(client, txn_id, response.lock_id, components, response.blocked_by)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.metastore.database.codes import LockState, LockType
 from airflow_hive_acid.metastore.database.wakeups import naps
+from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -107,3 +109,17 @@ def test_a_lost_connection_for_hints_only_makes_the_wait_longer(client: Metastor
             )
         assert nap(SHORT) >= SHORT
         assert nap(SHORT) >= SHORT
+
+
+def test_a_definition_that_waits_is_woken_too(
+    client: MetastoreClient, other_client: MetastoreClient, lock_on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = client.lock([lock_on("db.t", X)])
+
+    def woken(seconds: float) -> float:
+        client.unlock(held.lock_id)
+        return 0.0
+
+    monkeypatch.setattr("airflow_hive_acid.metastore.protocol.lock_wait.naps", lambda _: contextlib.nullcontext(woken))
+    with ddl_transaction(other_client, [lock_on("db.t", X)]) as ddl:
+        assert [lock.txn_id for lock in client.show_locks()] == [ddl.txn_id]
