@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +106,10 @@ class MirrorState:
     def write_id(self) -> int:
         """Up to which write id of the source the target has everything."""
         return self.source.write_id
+
+    def holds_the_same(self, other: MirrorState) -> bool:
+        """Whether it is of the same state of the source; that may have written events meanwhile of other things."""
+        return replace(self, event=None) == replace(other, event=None)
 
     def to_text(self) -> str:
         """As one line of JSON, for the target's metadata and for our record."""

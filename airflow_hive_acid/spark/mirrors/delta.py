@@ -190,7 +190,7 @@ class DeltaTarget:
         :return: the numbers that Delta has noted of the commit.
         """
         found = self.look()
-        if found.state != state:
+        if found.state is None or not found.state.holds_the_same(state):
             raise self._conflict()
         return self._metrics
 

@@ -41,6 +41,11 @@ def decided(key=None, again=False, state=STATE, **changed):
     return decide(state, replace(SOURCE, **changed), key, again=again)
 
 
+def test_two_runs_of_one_state_need_not_have_seen_the_same_event():
+    assert replace(STATE, event=(7, 1)).holds_the_same(replace(STATE, event=(8, 2)))
+    assert not STATE.holds_the_same(replace(STATE, sequence=5))
+
+
 def test_without_a_state_the_table_is_copied_whole():
     found = decide(None, SOURCE, ["id"])
     assert (found.todo, found.reason) == (Todo.BOOTSTRAP, "the target holds nothing yet")
