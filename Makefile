@@ -219,6 +219,12 @@ SEEDS ?= 0-999
 simulate: install
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
+## make simulate-sql   the same with statements that the engine runs: tried again, under leases, in txns of several tasks (SEEDS=0-199)
+.PHONY: simulate-sql
+simulate-sql: SEEDS = 0-199
+simulate-sql: install
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.run --sql --seeds $(SEEDS)
+
 ## make fuzz           what strangers can write, changed at random, into everything that reads it (SECONDS=60 a target)
 .PHONY: fuzz
 fuzz: SECONDS = 60

@@ -161,6 +161,15 @@ class MemoryFilesystem:
         self.changed(parts)
         return True
 
+    def delete_empty(self, uri: str, *, inside: str) -> bool:
+        paths.require_inside(inside, uri)
+        parts = self._begin("delete if empty", uri)
+        if self.node(parts) != {}:
+            return False
+        self._parent(parts, uri).pop(parts[-1])
+        self.changed(parts)
+        return True
+
     def read_text(self, uri: str) -> str:
         parts = self._begin("read", uri)
         node = self.node(parts)

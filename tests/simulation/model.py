@@ -17,7 +17,7 @@ from .rows import Place, Row, deletes_of, rows_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .memory import MemoryFilesystem, Node
 
@@ -28,6 +28,13 @@ _STATES = (
     "JOIN TXNS ON T2W_TXNID = TXN_ID WHERE TXN_STATE <> 'c' ORDER BY 1, 2",
     "SELECT TXN_ID, TXN_STATE FROM TXNS WHERE TXN_STATE <> 'c' ORDER BY 1",
 )
+_PARTITIONS = "SELECT PART_NAME, PART_ID FROM PARTITIONS"
+_ENDED = "SELECT TXN_ID FROM TXNS WHERE TXN_STATE = 'c'"
+_LEASE = "SELECT COUNT(*) FROM HIVE_LEASE WHERE LEASE_ID = ? AND END_UTC > ?"
+_OTHERS = (
+    "SELECT LEASE_ID FROM HIVE_LEASE WHERE DB_NAME = ? AND TABLE_NAME = ? AND PARTITION_NAME IN ('', ?) "
+    "AND END_UTC > ? AND LEASE_ID <> ?"
+)
 
 
 class Violated(AssertionError):
@@ -36,10 +43,36 @@ class Violated(AssertionError):
 
 @dataclass(frozen=True)
 class Change:
-    """What a txn wants to do to one place."""
+    """What a txn wants to do to one place.
+
+    :param everything: it deletes whatever is there when it commits.
+    """
 
     adds: frozenset[Row]
     deletes: frozenset[Row]
+    everything: bool = False
+
+    def then(self, later: Change) -> Change:
+        """This and a later one of the same txn, which may delete what this one has added."""
+        if later.everything:
+            return later
+        return Change(self.adds - later.deletes | later.adds, self.deletes | later.deletes - self.adds, self.everything)
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who wants it: what all tries of one statement have in common, and the lease under which it is done.
+
+    :param waits_for_leases: whether what it does has to wait for those of others.
+    :param member: of a txn of several tasks, which task; what an earlier attempt of that has done does not count.
+    :param attempt: of the member; they count up.
+    """
+
+    tag: str
+    lease_id: int | None = None
+    waits_for_leases: bool = True
+    member: str = ""
+    attempt: int = 0
 
 
 @dataclass
@@ -52,15 +85,38 @@ class Model:
     raw: sqlite3.Connection
     fs: MemoryFilesystem
     places: list[Place]
-    pending: dict[int, dict[Place, Change]] = field(default_factory=dict)
+    pending: dict[int, dict[str, dict[Place, Change]]] = field(default_factory=dict)
     committed: dict[int, dict[Place, Change]] = field(default_factory=dict)
+    authors: dict[int, Author] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)
     newest_txn: int = 0
     checks: int = 0
+    now: Callable[[], int] = lambda: 0
     _states: tuple[Any, ...] = ((), (), ())
+    _partitions: dict[str, int] = field(default_factory=dict)
+    _ended: set[int] = field(default_factory=set)
+    _attempts: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def is_at_work(self, txn_id: int, author: Author) -> bool:
+        """A statement of a txn begins; whether what it will do counts."""
+        self.authors[txn_id] = author
+        key = txn_id, author.member
+        if self._attempts.get(key, author.attempt) > author.attempt:
+            return False
+        if self._attempts.get(key) != author.attempt:
+            self._attempts[key] = author.attempt
+            self.pending.setdefault(txn_id, {}).pop(author.member, None)
+        return True
+
+    def does(self, txn_id: int, place: Place, change: Change, author: Author) -> None:
+        """A statement of a txn has done this."""
+        if self.is_at_work(txn_id, author):
+            changes = self.pending[txn_id].setdefault(author.member, {})
+            changes[place] = changes[place].then(change) if place in changes else change
 
     def declare(self, txn_id: int, changes: dict[Place, Change]) -> None:
         """A txn is about to commit these."""
-        self.pending[txn_id] = changes
+        self.pending[txn_id] = {"": changes}
 
     def rows(self, place: Place, txns: Iterable[int] | None = None) -> set[Row]:
         """What these txns, or all committed ones, have left."""
@@ -74,19 +130,62 @@ class Model:
         if newest < self.newest_txn:
             raise Violated(f"MAX(TXN_ID) shrank from {self.newest_txn} to {newest}: an id can be given out again")
         self.newest_txn = newest
+        self._look_at_partitions()
         for txn_id in list(self.pending):
             found = self.raw.execute("SELECT TXN_STATE FROM TXNS WHERE TXN_ID = ?", (txn_id,)).fetchone()
             if found is None or found[0] != "o":
-                changes = self.pending.pop(txn_id)
+                members = self.pending.pop(txn_id)
                 if found is not None and found[0] == "c":
-                    self._commit(txn_id, changes)
+                    self._commit(txn_id, _together(members.values()))
         before, self._states = self._states, tuple(self.raw.execute(query).fetchall() for query in _STATES)
         if before != self._states:
             for place in self.places:
                 self.check(place)
 
+    def _look_at_partitions(self) -> None:
+        """A partition that was dropped is empty for all who see the txn that did it, also when it is made anew."""
+        found = dict(self.raw.execute(_PARTITIONS).fetchall())
+        ended = {txn for (txn,) in self.raw.execute(_ENDED).fetchall()}
+        for place in self.places:
+            if place.partition and self._partitions.get(place.partition) not in (None, found.get(place.partition)):
+                (txn_id,) = ended - self._ended
+                self.committed[txn_id] = {place: Change(frozenset(), frozenset(self.rows(place)))}
+        self._partitions, self._ended = found, ended
+
+    def is_there(self, place: Place) -> bool:
+        """Whether it is in the catalog."""
+        return not place.partition or place.partition in self._partitions
+
+    def _require_rights(self, txn_id: int) -> None:
+        """Each statement is applied once (R14), and under a lease only while it is held (R8)."""
+        author = self.authors.get(txn_id)
+        if author is None:
+            return
+        before = self.applied.setdefault(author.tag, txn_id)
+        if before != txn_id:
+            raise Violated(f"{author.tag} is applied twice: by txn {before} and by txn {txn_id}")
+        if author.lease_id is not None:
+            live = self.raw.execute(_LEASE, (author.lease_id, self.now())).fetchone()[0]
+            if not live:
+                raise Violated(f"txn {txn_id} of {author.tag} commits under lease {author.lease_id}, which has ended")
+
+    def _require_no_lease(self, txn_id: int, place: Place) -> None:
+        author = self.authors.get(txn_id)
+        if author is None or not author.waits_for_leases:
+            return
+        database, _, table = place.table.partition(".")
+        mine = -1 if author.lease_id is None else author.lease_id
+        found = self.raw.execute(_OTHERS, (database, table, place.partition, self.now(), mine)).fetchone()
+        if found is not None:
+            raise Violated(f"txn {txn_id} of {author.tag} changes {place} under the nose of lease {found[0]}")
+
     def _commit(self, txn_id: int, changes: dict[Place, Change]) -> None:
+        self._require_rights(txn_id)
         for place, change in changes.items():
+            self._require_no_lease(txn_id, place)
+            if change.everything:
+                changes[place] = Change(change.adds, frozenset(self.rows(place)))
+                continue
             lost = change.deletes - self.rows(place)
             if lost:
                 raise Violated(f"lost update: txn {txn_id} changed {sorted(lost)[:3]} of {place} after others had")
@@ -102,6 +201,8 @@ class Model:
 
     def check(self, place: Place) -> None:
         """What a reader who came now would find."""
+        if not self.is_there(place):
+            return
         self.checks += 1
         node = self.fs.node(place.parts)
         found = visible(node, *self.lists(place)) if isinstance(node, dict) else set()
@@ -118,6 +219,15 @@ class Model:
         ids = [frozenset(i for table, i, state in written if table == place.table and state == s) for s in "oa"]
         others = [frozenset(i for i, state in txns if state == s) for s in "oa"]
         return ValidWriteIdList(high, *ids, None, place.table), ValidTxnList(self.newest_txn, *others, None)
+
+
+def _together(members: Iterable[dict[Place, Change]]) -> dict[Place, Change]:
+    """What the members of a txn have done one after the other."""
+    together: dict[Place, Change] = {}
+    for changes in members:
+        for place, change in changes.items():
+            together[place] = together[place].then(change) if place in together else change
+    return together
 
 
 def visible(node: Node, write_ids: ValidWriteIdList, txns: ValidTxnList) -> set[Row]:

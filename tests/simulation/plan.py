@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 WRITERS, READERS = 3, 2
+WRITES = ("insert", "insert", "update", "update", "delete", "overwrite", "abort", "two", "compact")
 READS = ("read", "read", "pin")
+SQL = (
+    "sql insert", "sql insert", "sql insert", "sql update", "sql update", "sql delete", "sql overwrite", "sql rewrite",
+    "sql truncate", "sql program", "sql program", "sql drop", "sql add", "sql lease", "sql lease", "sql shared",
+    "sql shared", "compact", "insert", "two",
+)  # fmt: skip
+SQL_READS = ("sql read", "sql read", "read", "pin")
 FAULTS = ("absent", "broken", "empty", "full", "slow", "stale")
 
 
@@ -18,8 +25,8 @@ FAULTS = ("absent", "broken", "empty", "full", "slow", "stale")
 class Op:
     """One thing a client does.
 
-    :param kind: insert, update, delete, overwrite, abort, two (tables in one txn), compact (ask for it), read, or pin
-        (keep a state and read it).
+    :param kind: insert, update, delete, overwrite, abort, two (tables in one txn), compact (ask for it), read, pin
+        (keep a state and read it), or "sql" and what the engine is to run (``statements``).
     :param pick: a number from which it draws its rows and tables.
     :param pause: seconds it does nothing before its commit, or between two reads.
     """
@@ -47,21 +54,28 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run."""
+    """A run.
+
+    :param retries: a client that dies or stops is started again, as Airflow starts a task, and so is what fails.
+    """
 
     seed: int
     clients: tuple[tuple[Op, ...], ...]
     troubles: tuple[Trouble, ...]
+    retries: bool = False
 
     @classmethod
-    def of(cls, seed: int) -> Plan:
-        """The run of a seed."""
+    def of(cls, seed: int, *, sql: bool = False) -> Plan:
+        """The run of a seed.
+
+        :param sql: most of what is done are statements, which the engine runs; who dies is started again.
+        """
         dice = random.Random(seed)
-        kinds = ["insert", "insert", "update", "update", "delete", "overwrite", "abort", "two", "compact"]
+        kinds, reads = (SQL, SQL_READS) if sql else (WRITES, READS)
         pauses = [0, 0, 0, 0.5, 20, 400]
         clients = [
             tuple(
-                Op(dice.choice(kinds if n < WRITERS else READS), dice.getrandbits(32), dice.choice(pauses))
+                Op(dice.choice(kinds if n < WRITERS else reads), dice.getrandbits(32), dice.choice(pauses))
                 for _ in range(dice.randint(2, 8))
             )
             for n in range(WRITERS + READERS)
@@ -71,7 +85,7 @@ class Plan:
             kind = dice.choice(["kill", "kill", "kill", "freeze", "freeze", "jump", *FAULTS])
             lasts = dice.choice([10, 300, 10_000, 400_000])
             troubles.append(Trouble(dice.randrange(4000), kind, dice.getrandbits(16), lasts))
-        return cls(seed, tuple(clients), tuple(sorted(troubles, key=lambda t: t.step)))
+        return cls(seed, tuple(clients), tuple(sorted(troubles, key=lambda t: t.step)), sql)
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}"]

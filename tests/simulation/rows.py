@@ -125,7 +125,7 @@ def write(
             outputs[delete_delta_name(write_id, write_id, statement)] = [
                 (write_id, row) for row in sorted(change.deletes)
             ]
-        written += _stage(fs, staging, place.partition, outputs)
+        written += stage(fs, staging, place.partition, outputs)
     result = JobResult(job_id, "application_1", directories=tuple(written))
     columns = ("k",) if partitions else ()
     target = Target(table, location, columns, partitions, write_id, (statement,))
@@ -165,21 +165,23 @@ def compact(fs: Filesystem, spec: JobSpec) -> JobResult:
         outputs[delta_name(low, high, None, txn)] = sorted(rows_of(deltas, text, write_ids))
         if events:
             outputs[delete_delta_name(low, high, None, txn)] = list(events)
-    directories = _stage(fs, spec.staging, place.partition, outputs, partition.values)
+    directories = stage(fs, spec.staging, place.partition, outputs, partition.values)
     return JobResult(spec.job_id, "application_1", directories=tuple(directories))
 
 
-def _stage(
-    fs: Filesystem, staging: str, partition: str, outputs: dict[str, list[object]], values: tuple[str, ...] = ()
-) -> list[WrittenDirectory]:
+def stage(
+    fs: Filesystem, staging: str, partition: str, outputs: dict[str, list[object]], values: tuple[str, ...] = (),
+    file: str = "bucket_00000",
+) -> list[WrittenDirectory]:  # fmt: skip
+    """Write directories below staging, as a job does; returns what it reports."""
     written = []
     for name, content in outputs.items():
         text = json.dumps(content)
         directory = "/".join(part for part in (staging, "data", partition, name) if part)
         fs.make_directory(directory)
-        fs.write_text(f"{directory}/bucket_00000", text)
+        fs.write_text(f"{directory}/{file}", text)
         fs.write_text(f"{directory}/{ACID_VERSION_FILE}", ACID_VERSION)
         values = values or ((partition.partition("=")[2],) if partition else ())
-        files = (WrittenFile("bucket_00000", len(content), len(text)),)
+        files = (WrittenFile(file, len(content), len(text)),)
         written.append(WrittenDirectory(partition, values, name, files))
     return written

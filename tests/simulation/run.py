@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--as-it-is", action="store_true", help="do not make failing runs smaller")
     parser.add_argument("--seeds", default="0-199", help="one seed, or the first and the last of many (default: 0-199)")
+    parser.add_argument("--sql", action="store_true", help="most of it are statements, which the engine runs")
     arguments = parser.parse_args()
     first, _, last = arguments.seeds.partition("-")
     logging.disable(logging.CRITICAL)
@@ -35,11 +36,12 @@ def main() -> int:
         gc.set_threshold(100_000)
         began = time.process_time()
         for seed in range(int(first), int(last or first) + 1):
-            report = simulate(Plan.of(seed), template, path)
+            plan = Plan.of(seed, sql=arguments.sql)
+            report = simulate(plan, template, path)
             steps, checks, committed = steps + report.steps, checks + report.checks, committed + report.committed
             if report.failure is not None:
                 failed += 1
-                told = report.failure if arguments.as_it_is else explain(Plan.of(seed), template, path, report)
+                told = report.failure if arguments.as_it_is else explain(plan, template, path, report)
                 print(f"seed {seed} failed\n{told}", flush=True)
         seconds = time.process_time() - began
     number = int(last or first) - int(first) + 1

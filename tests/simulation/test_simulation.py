@@ -16,11 +16,14 @@ from unittest import mock
 
 import pytest
 
+from airflow_hive_acid.engine.statements import scripts
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, Unclaimed
 from airflow_hive_acid.maintenance.cleaner import subject
 from airflow_hive_acid.maintenance.warehouse import fences
 from airflow_hive_acid.metastore.compaction.horizon import RegisteredReaders, read_horizon
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.protocol import begin as beginning
+from airflow_hive_acid.metastore.protocol import transaction
 from airflow_hive_acid.metastore.txns import commits
 from airflow_hive_acid.metastore.txns.history import MAX_ID
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.compaction.horizon import Horizon
     from airflow_hive_acid.metastore.database.database import Features
+    from airflow_hive_acid.metastore.txns.commits import CommitHooks
 
     from .world import Report
 
@@ -74,8 +78,18 @@ def test_whatever_dies_stops_or_fails_no_row_is_lost_and_none_comes_back(
     assert report.checks > 100
 
 
-def test_a_seed_is_always_the_same_run(run: Callable[[Plan], Report]) -> None:
-    plan = _plan(3, 1, WRITING, ("insert", "compact"), ("read",))
+@pytest.mark.rule("R8")
+@pytest.mark.rule("R14")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_statements_that_are_tried_again_are_applied_once(run: Callable[[Plan], Report], seed: int) -> None:
+    report = run(Plan.of(seed, sql=True))
+    assert report.failure is None, f"make simulate-sql SEEDS={seed}\n{Plan.of(seed, sql=True)}\n{report.failure}"
+    assert report.checks > 100
+
+
+@pytest.mark.parametrize("clients", [(("insert", "update"), ("insert", "compact"), ("read",)), (("sql shared",),)])
+def test_a_seed_is_always_the_same_run(run: Callable[[Plan], Report], clients: tuple[tuple[str, ...], ...]) -> None:
+    plan = replace(_plan(3, 1, *clients), retries=True)
     assert run(plan) == run(plan)
 
 
@@ -101,6 +115,19 @@ def _no_conflict(*_: Any) -> None:
     return None
 
 
+def _unclaimed(*_: Any) -> Unclaimed:
+    return UNCLAIMED
+
+
+def _no_lease(_: Any, hooks: CommitHooks) -> CommitHooks:
+    return hooks
+
+
+def _tried_again(seed: int, pauses: float, kinds: tuple[str, ...], troubles: tuple[Trouble, ...]) -> Plan:
+    """Two tasks, which Airflow starts again when they are dead or stopped."""
+    return replace(_plan(seed, pauses, kinds, kinds, troubles=troubles), retries=True)
+
+
 def _plan(seed: int, pauses: float, *clients: tuple[str, ...], troubles: tuple[Trouble, ...] = ()) -> Plan:
     dice = random.Random(seed)
     ops = tuple(tuple(Op(kind, dice.getrandbits(32), pauses) for kind in kinds) for kinds in clients)
@@ -124,6 +151,14 @@ PUT_IN: dict[str, tuple[list[tuple[Any, str, Any]], Callable[[int], Plan]]] = {
     "a Cleaner that knows of no reader (R10)": (
         [(subject, "read_horizon", _no_readers), (subject, "read_registered", _nobody)],
         lambda seed: _plan(seed + 6, 20, ASKING, ASKING, READING, READING),  # before that no reader is met
+    ),
+    "tries that know nothing of each other (R14)": (
+        [(scripts, "take", _unclaimed)],
+        lambda seed: _tried_again(seed, 1, ("sql insert",) * 4, STOPPED),
+    ),
+    "commits that do not ask for their lease (R8)": (
+        [(transaction, "commit_hooks", _no_lease)],
+        lambda seed: _tried_again(seed, 20, ("sql lease",) * 4, ()),
     ),
     "a Cleaner that knows of no pin (decision 32)": (
         [(subject, "pins_on", _no_pins)],

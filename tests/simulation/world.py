@@ -7,10 +7,11 @@ warehouse is absent, full, slow or lists what is gone; the clock jumps. After ea
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,16 @@ from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper, run_worker
+from airflow_hive_acid.maintenance.reaper.shared_txns import keep
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.values.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.settings import Settings
 
-from . import rows
+from . import rows, statements
 from .database import Metastore, one_thread
 from .memory import MemoryFilesystem
-from .model import Change, Model, Violated
+from .model import Author, Change, Model, Violated
 from .plan import FAULTS, Op, Plan
 from .rows import Place
 from .scheduler import Actor, Killed, Process, Scheduler, Stuck
@@ -48,6 +50,7 @@ SETTINGS = {
     "hive.compactor.history.retention.failed": "100",
 }
 LIMIT = 200_000
+TRIES = 4
 TABLES = ("s.a", "s.b", "s.p")
 
 
@@ -77,6 +80,24 @@ def make_template(path: Path) -> None:
         client.catalog.add_partitions("s.p", [("1",), ("2",)])
 
 
+@dataclass
+class Task:
+    """What a client has to do, and how far it is.
+
+    :ivar process: of its newest try; those before may live on.
+    """
+
+    ops: tuple[Op, ...]
+    next: int = 0
+    tries: int = 0
+    process: Process = field(default_factory=lambda: Process("nobody"))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is not done, and may be tried again."""
+        return self.next < len(self.ops) and self.tries < TRIES
+
+
 class World:
     """One run."""
 
@@ -92,8 +113,12 @@ class World:
         self._waiting_troubles = list(plan.troubles)
         self._until: list[tuple[int, Callable[[], None]]] = []
         self.places = self._places(path)
-        self.model = Model(self.metastore.raw, self.fs, self.places)
+        self.model = Model(self.metastore.raw, self.fs, self.places, now=lambda: self.scheduler.now)
         self.failure: BaseException | None = None
+        self.authors: dict[str, Author] = {}
+        self.wrong: dict[str, str] = {}
+        self.groups: dict[str, statements.Group] = {}
+        self.tasks = [Task(ops) for ops in plan.clients]
 
     def _places(self, path: Path) -> list[Place]:
         with MetastoreClient(f"sqlite:///{path}", Settings()) as client:
@@ -111,7 +136,7 @@ class World:
     def run(self) -> Report:
         """Until all clients are done and maintenance has nothing left to do."""
         try:
-            with one_thread(self.scheduler):
+            with one_thread(self.scheduler), statements.simulated(self):
                 try:
                     self._run()
                 finally:
@@ -130,8 +155,10 @@ class World:
         self.metastore.committed = self._guarded(self.model.after_commit)
         self.fs.changed = lambda parts: self._guarded(partial(self.model.files_changed, parts))()
         self.scheduler.before_step = self._trouble
-        for number, ops in enumerate(self.plan.clients):
-            self._start(f"client{number}", partial(self._client, ops))
+        for number in range(len(self.tasks)):
+            self._start_task(number)
+        if self.plan.retries:
+            self.scheduler.spawn("airflow", Process("airflow"), self._start_again)
         services = {"initiator": self._initiate, "worker0": self._work, "worker1": self._work,
                     "cleaner": self._clean, "reaper": self._reap}  # fmt: skip
         for name, service in services.items():
@@ -158,7 +185,34 @@ class World:
         if self.failure is not None:
             raise Violated(str(self.failure))
 
-    def _start(self, name: str, work: Callable[[MetastoreClient], None], *, background: bool = False) -> None:
+    def _start_task(self, number: int) -> None:
+        task = self.tasks[number]
+        task.tries += 1
+        name = f"client{number}" + (f".{task.tries}" if task.tries > 1 else "")
+        task.process = self._start(name, partial(self._client, number, task.tries))
+
+    def _start_again(self) -> None:
+        """As Airflow does with tasks whose process is dead, or says nothing for a while and may go on later."""
+        while self.failure is None and any(task.is_waiting for task in self.tasks):
+            self.scheduler.sleep(20)
+            for number, task in enumerate(self.tasks):
+                away = task.process.killed or task.process.frozen_until > self.scheduler.now + 60_000
+                if task.is_waiting and away and self.failure is None:
+                    self._start_task(number)
+
+    def keep(self, txn_id: int) -> None:
+        """Start the keeper of a txn of several tasks, in a triggerer of its own."""
+
+        def beat(client: MetastoreClient) -> None:
+            ended = False
+            while not self.over and not ended:
+                with contextlib.suppress(HiveAcidError, OSError):
+                    ended = keep(client, self.fs, txn_id, measure=False).ended
+                self.scheduler.sleep(5)
+
+        self._start(f"keeper {txn_id}", beat, background=True)
+
+    def _start(self, name: str, work: Callable[[MetastoreClient], None], *, background: bool = False) -> Process:
         process = Process(name)
         self.processes.append(process)
         client = self.metastore.client(process)
@@ -184,6 +238,7 @@ class World:
 
         self.scheduler.spawn(name, process, main, background=background)
         self.scheduler.spawn(f"{name} beats", process, beat, background=True)
+        return process
 
     # --- what goes wrong ------------------------------------------------------------------------------------------
 
@@ -216,12 +271,27 @@ class World:
 
     # --- clients --------------------------------------------------------------------------------------------------
 
-    def _client(self, ops: tuple[Op, ...], client: MetastoreClient) -> None:
-        for op in ops:
-            try:
+    def _client(self, number: int, mine: int, client: MetastoreClient) -> None:
+        task = self.tasks[number]
+        while task.next < len(task.ops) and task.tries == mine:
+            at = task.next
+            for _ in range(TRIES if self.plan.retries else 1):
+                if self._is_done(client, task.ops[at], f"client{number} op {at}") or task.tries != mine:
+                    break
+                self.scheduler.sleep(10)
+            if task.tries == mine:
+                task.next = at + 1
+
+    def _is_done(self, client: MetastoreClient, op: Op, tag: str) -> bool:
+        try:
+            if op.kind.startswith("sql "):
+                statements.run(self, client, op, tag)
+            else:
                 {"read": self._read, "pin": self._pin, "compact": self._ask}.get(op.kind, self._write)(client, op)
-            except (HiveAcidError, OSError) as error:
-                self.scheduler.note(f"{op.kind}: {type(error).__name__}: {str(error)[:150]}")
+        except (HiveAcidError, OSError) as error:
+            self.scheduler.note(f"{op.kind}: {type(error).__name__}: {str(error)[:150]}")
+            return False
+        return True
 
     def _write(self, client: MetastoreClient, op: Op) -> None:
         dice = random.Random(op.pick)
@@ -232,9 +302,8 @@ class World:
             changes: dict[Place, Change] = {}
             for table in tables:
                 mine = self._changes(client, txn, table, operation, dice)
-                job = uuid.UUID(int=dice.getrandbits(128), version=4)
                 if mine:
-                    rows.write(client, self.fs, txn, table, mine, job, overwrite=operation == "overwrite")
+                    rows.write(client, self.fs, txn, table, mine, uuid.uuid4(), overwrite=operation == "overwrite")
                 if table in partitioned:
                     txn.add_partitions(table, sorted(place.partition for place in mine))
                 changes |= mine
@@ -275,7 +344,7 @@ class World:
 
     def _pin(self, client: MetastoreClient, op: Op) -> None:
         dice = random.Random(op.pick)
-        name, tables = f"pin{op.pick}", sorted(dice.sample(TABLES, dice.randint(1, 3)))
+        name, tables = f"pin{self.scheduler.random.getrandbits(32)}", sorted(dice.sample(TABLES, dice.randint(1, 3)))
         client.pins.pin(name, tables, expires=dice.choice((1, 60, 3600)))
         for _ in range(3):
             self.scheduler.sleep(op.pause) if op.pause else None
@@ -289,7 +358,7 @@ class World:
             pinned = client.pins.look(name, table)
             seen = [txn for txn in self.model.committed if pinned.txns.is_valid(txn)]
             wrong = ""
-            for place in (place for place in self.places if place.table == table):
+            for place in (each for each in self.places if each.table == table and self.model.is_there(each)):
                 expected = self.model.rows(place, seen)
                 try:
                     found = rows.read(self.fs, place, pinned.write_ids, pinned.txns)
@@ -314,6 +383,8 @@ class World:
         self.scheduler.sleep(op.pause) if op.pause else None
 
     def _compare(self, reader: ReaderSnapshot, place: Place) -> None:
+        if not self.model.is_there(place):
+            return
         seen = [txn for txn in self.model.committed if reader.valid_txns.is_valid(txn)]
         expected = self.model.rows(place, seen)
         try:
