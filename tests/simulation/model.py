@@ -7,10 +7,12 @@ the files as they lie there; both must be equal at every moment.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 
 from .rows import Place, Row, deletes_of, rows_of
@@ -28,6 +30,7 @@ _STATES = (
     "JOIN TXNS ON T2W_TXNID = TXN_ID WHERE TXN_STATE <> 'c' ORDER BY 1, 2",
     "SELECT TXN_ID, TXN_STATE FROM TXNS WHERE TXN_STATE <> 'c' ORDER BY 1",
 )
+_LOCKED = "SELECT 1 FROM HIVE_LOCKS WHERE HL_DB = ? AND HL_TABLE = ? AND HL_LOCK_STATE = 'a' AND HL_LOCK_TYPE <> 'r'"
 _PARTITIONS = "SELECT PART_NAME, PART_ID FROM PARTITIONS"
 _ENDED = "SELECT TXN_ID FROM TXNS WHERE TXN_STATE = 'c'"
 _LEASE = "SELECT COUNT(*) FROM HIVE_LEASE WHERE LEASE_ID = ? AND END_UTC > ?"
@@ -111,7 +114,8 @@ class Model:
     def does(self, txn_id: int, place: Place, change: Change, author: Author) -> None:
         """A statement of a txn has done this."""
         if self.is_at_work(txn_id, author):
-            changes = self.pending[txn_id].setdefault(author.member, {})
+            # A job may live on when its txn has ended; nothing of it counts then.
+            changes = self.pending.setdefault(txn_id, {}).setdefault(author.member, {})
             changes[place] = changes[place].then(change) if place in changes else change
 
     def declare(self, txn_id: int, changes: dict[Place, Change]) -> None:
@@ -203,9 +207,16 @@ class Model:
         """What a reader who came now would find."""
         if not self.is_there(place):
             return
+        if place.plain and self.raw.execute(_LOCKED, place.table.split(".")).fetchone() is not None:
+            return  # what lies there now nobody sees
         self.checks += 1
         node = self.fs.node(place.parts)
-        found = visible(node, *self.lists(place)) if isinstance(node, dict) else set()
+        if not isinstance(node, dict):
+            found = set()
+        elif place.plain:
+            found = visible_plain(node)
+        else:
+            found = visible(node, *self.lists(place))
         expected = self.rows(place)
         if found != expected:
             missing, extra = sorted(expected - found), sorted(found - expected)
@@ -247,3 +258,12 @@ def visible(node: Node, write_ids: ValidWriteIdList, txns: ValidTxnList) -> set[
     if len(rows) != len(set(rows)):
         raise Violated(f"rows are seen twice: {', '.join(d.directory.name for d in state.inserts)}")
     return set(rows) - {row for _, row in deletes_of(state.deletes, read, write_ids)}
+
+
+def visible_plain(node: Node) -> set[Row]:
+    """The rows of a directory of a table without transactions."""
+    texts = [text for name, text in node.items() if isinstance(text, str) and not is_hidden(name)]
+    rows = [(int(txn), int(number)) for text in texts for txn, number in json.loads(text)]
+    if len(rows) != len(set(rows)):
+        raise Violated(f"rows are there twice: {rows}")
+    return set(rows)

@@ -14,9 +14,11 @@ from airflow_hive_acid.format.jobs import Compact, JobResult, JobSpec, WrittenDi
 from airflow_hive_acid.format.names import (
     ACID_VERSION,
     ACID_VERSION_FILE,
+    PLAIN_FILES,
     base_name,
     delete_delta_name,
     delta_name,
+    is_hidden,
     staging_name,
 )
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
@@ -39,11 +41,13 @@ class Place:
     """A table without partitions, or a partition.
 
     :param partition: its name, empty for a table without partitions.
+    :param plain: the table has no transactions.
     """
 
     table: str
     partition: str
     table_location: str
+    plain: bool = False
 
     @property
     def location(self) -> str:
@@ -104,6 +108,12 @@ def read(fs: Filesystem, place: Place, write_ids: ValidWriteIdList, txns: ValidT
 
     rows = rows_of(state.inserts, text, write_ids)
     return set(rows) - {row for _, row in deletes_of(state.deletes, text, write_ids)}
+
+
+def read_plain(fs: Filesystem, place: Place) -> set[Row]:
+    """All rows of a table without transactions."""
+    found = [info for info in fs.list_files(place.location) if not is_hidden(info.name)]
+    return {(int(txn), int(number)) for info in found for txn, number in json.loads(fs.read_text(info.path))}
 
 
 def write(
@@ -180,7 +190,8 @@ def stage(
         directory = "/".join(part for part in (staging, "data", partition, name) if part)
         fs.make_directory(directory)
         fs.write_text(f"{directory}/{file}", text)
-        fs.write_text(f"{directory}/{ACID_VERSION_FILE}", ACID_VERSION)
+        if name != PLAIN_FILES:
+            fs.write_text(f"{directory}/{ACID_VERSION_FILE}", ACID_VERSION)
         values = values or ((partition.partition("=")[2],) if partition else ())
         files = (WrittenFile(file, len(content), len(text)),)
         written.append(WrittenDirectory(partition, values, name, files))

@@ -23,7 +23,14 @@ from airflow_hive_acid.errors import (
     TransactionEndedError,
 )
 from airflow_hive_acid.format.jobs import Column, Delete, Insert, JobResult, Select, Update
-from airflow_hive_acid.format.names import base_name, bucket_file_name, delete_delta_name, delta_name
+from airflow_hive_acid.format.names import (
+    PLAIN_FILES,
+    base_name,
+    bucket_file_name,
+    delete_delta_name,
+    delta_name,
+    unique_file_name,
+)
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 
 from . import rows
@@ -42,6 +49,8 @@ if TYPE_CHECKING:
     from .world import World
 
 TABLES = ("s.a", "s.b", "s.p")
+PLAIN = "s.q"
+"""It has no transactions: it takes no UPDATE, no DELETE, and cannot be part of what several tasks do."""
 KINDS = {
     "sql insert": "INSERT INTO {table} {values}",
     "sql update": "UPDATE {table} SET id = {pick}",
@@ -58,6 +67,8 @@ PROGRAM = ("sql insert", "sql update", "sql delete", "sql overwrite", "sql rewri
 
 def text_of(kind: str, table: str, pick: int) -> str:
     """A statement of a kind."""
+    if table == PLAIN and kind in ("sql update", "sql delete"):
+        kind = "sql insert"
     k = pick % 2 + 1
     partitioned = table == "s.p"
     return KINDS[kind].format(
@@ -71,14 +82,14 @@ def text_of(kind: str, table: str, pick: int) -> str:
 def run(world: World, client: MetastoreClient, op: Op, tag: str) -> None:
     """Do what an op says; several tries of it are one."""
     dice = random.Random(op.pick)
-    table = dice.choice(TABLES)
+    table = dice.choice((*TABLES, PLAIN))
     if op.kind == "sql lease":
         _under_lease(world, client, op, tag, dice, table)
     elif op.kind == "sql shared":
         _shared(world, client, op, tag, dice)
     elif op.kind == "sql program":
         kinds = [dice.choice(PROGRAM) for _ in range(dice.randint(2, 4))]
-        tables = [dice.choice((table, dice.choice(TABLES))) for _ in kinds]
+        tables = [dice.choice((table, dice.choice((*TABLES, PLAIN)))) for _ in kinds]
         script = "; ".join(text_of(kind, t, op.pick + n) for n, (kind, t) in enumerate(zip(kinds, tables, strict=True)))
         with engine(world, client, op, Author(tag)) as each:
             each.run(script, one_transaction=True, once=Once((tag,)))
@@ -208,6 +219,10 @@ class Watch:
         self._closed = True
 
 
+Effect = tuple["Place", Change, dict[str, list[object]]]
+"""A place, what is done to it, and the contents of new directories by their names."""
+
+
 class Spark:
     """A launcher and its application in one."""
 
@@ -270,19 +285,25 @@ class Spark:
             return JobResult(spec.job_id, self.application_id, columns=(Column("id", "bigint"),))
         if not isinstance(step, Insert | Update | Delete) or spec.staging is None:
             raise AssertionError(f"not simulated: {step}")
-        found = world.metastore.raw.execute(_TXN, (step.target.table, step.write_id)).fetchone()
-        if found is None:
-            raise JobFailedError("the write id of this job is unknown")
+        txn_id = step.write_id
+        if step.target.transactional:
+            found = world.metastore.raw.execute(_TXN, (step.target.table, step.write_id)).fetchone()
+            if found is None:
+                raise JobFailedError("the write id of this job is unknown")
+            (txn_id,) = found
         written = []
-        world.model.is_at_work(found[0], self._author)
+        world.model.is_at_work(txn_id, self._author)
         for place, change, outputs in self._changes(step):
-            world.model.does(found[0], place, change, self._author)
-            offset = step.bucket_offset if isinstance(step, Insert) else 0
-            written += rows.stage(world.fs, spec.staging, place.partition, outputs, file=bucket_file_name(offset))
+            world.model.does(txn_id, place, change, self._author)
+            if isinstance(step, Insert) and place.plain:
+                file = unique_file_name(0, step.statement_id, txn_id)
+            else:
+                file = bucket_file_name(step.bucket_offset if isinstance(step, Insert) else 0)
+            written += rows.stage(world.fs, spec.staging, place.partition, outputs, file=file)
         return JobResult(spec.job_id, self.application_id, directories=tuple(written), inserted=len(written))
 
-    def _changes(self, step: Insert | Update | Delete) -> Iterator[tuple[Place, Change, dict[str, list[object]]]]:
-        target, write_id = step.target, step.write_id
+    def _changes(self, step: Insert | Update | Delete) -> Iterator[Effect]:
+        """What a statement does to each place; its number, and that of the place, say what."""
         if isinstance(step, Insert):
             statement, text = step.statement_id, step.query
         elif isinstance(step, Update):
@@ -291,39 +312,45 @@ class Spark:
             statement, text = step.statement_id, str(step.where)
         pick = max(int(number) for number in re.findall(r"\d+", text))
         dice = random.Random(f"{pick} {statement}")
-        for number, place in enumerate(p for p in self._world.places if p.table == target.table):
-            adds = frozenset((write_id, statement * 100 + number * 10 + i) for i in range(dice.randint(1, 3)))
-            mine: frozenset[Row] = frozenset()
+        for number, place in enumerate(p for p in self._world.places if p.table == step.target.table):
+            adds = [(step.write_id, statement * 100 + number * 10 + i) for i in range(dice.randint(1, 3))]
             if isinstance(step, Insert):
-                reads = " FROM " in step.query.upper()
-                if not reads and place.partition not in ("", f"k={pick % 2 + 1}"):
-                    continue
-                if not reads and not step.overwrite:
-                    yield place, Change(adds, mine), {delta_name(write_id, write_id, statement): sorted(adds)}
-                elif step.bucket_offset:
-                    yield place, Change(adds, mine), {base_name(write_id): sorted(adds)}
-                elif not reads:
-                    yield place, Change(adds, mine, True), {base_name(write_id): sorted(adds)}
-                elif (seen := self._seen(target, place)) or not place.partition:
-                    yield place, Change(adds, frozenset(seen)), {base_name(write_id): sorted(adds)}
+                if " FROM " in step.query.upper() or place.partition in ("", f"k={pick % 2 + 1}"):
+                    yield from self._inserted(step, place, adds)
                 continue
-            seen = self._seen(target, place)
+            seen = self._seen(step.target, place)
             if not seen:
                 continue
-            mine = frozenset(dice.sample(sorted(seen), dice.randint(1, len(seen))))
-            events: list[object] = [(write_id, row) for row in sorted(mine)]
+            deletes = dice.sample(sorted(seen), dice.randint(1, len(seen)))
+            events: list[object] = [(step.write_id, row) for row in sorted(deletes)]
             if isinstance(step, Delete):
-                yield place, Change(frozenset(), mine), {delete_delta_name(write_id, write_id, statement): events}
+                outputs = {delete_delta_name(step.write_id, step.write_id, statement): events}
+                yield place, Change(frozenset(), frozenset(deletes)), outputs
             else:
-                yield place, Change(adds, mine), {
-                    delete_delta_name(write_id, write_id, step.delete_statement_id): events,
-                    delta_name(write_id, write_id, statement): sorted(adds),
-                }  # fmt: skip
+                outputs = {delete_delta_name(step.write_id, step.write_id, step.delete_statement_id): events}
+                outputs[delta_name(step.write_id, step.write_id, statement)] = list(adds)
+                yield place, Change(frozenset(adds), frozenset(deletes)), outputs
+
+    def _inserted(self, step: Insert, place: Place, adds: list[Row]) -> Iterator[Effect]:
+        """An overwrite of what it reads replaces that alone, any other whatever is there when it commits."""
+        reads = " FROM " in step.query.upper()
+        seen = self._seen(step.target, place) if reads else set()
+        if place.plain:
+            name = PLAIN_FILES
+        elif step.overwrite:
+            name = base_name(step.write_id)
+        else:
+            name = delta_name(step.write_id, step.write_id, step.statement_id)
+        joins = not step.overwrite or step.bucket_offset > 0
+        if seen or not reads or not place.partition:
+            yield place, Change(frozenset(adds), frozenset(seen), not reads and not joins), {name: list(adds)}
 
     def _seen(self, snapshot: TableSnapshot, place: Place) -> set[Row]:
         if not any(partition.name == place.partition for partition in snapshot.partitions):
             return set()
         try:
+            if place.plain:
+                return rows.read_plain(self._world.fs, place)
             return rows.read(
                 self._world.fs, place, ValidWriteIdList.parse(snapshot.write_ids), ValidTxnList.parse(snapshot.txns)
             )
@@ -332,13 +359,17 @@ class Spark:
 
     def _compare(self, snapshot: TableSnapshot) -> None:
         """Whoever was timed out may read anything, and is told so before it is believed."""
-        world, write_ids, txns = self._world, snapshot.write_ids, ValidTxnList.parse(snapshot.txns)
+        world = self._world
         for place in (p for p in world.places if p.table == snapshot.table):
             if all(partition.name != place.partition for partition in snapshot.partitions):
                 continue
-            expected = world.model.rows(place, [t for t in world.model.committed if txns.is_valid(t)])
             try:
-                found = rows.read(world.fs, place, ValidWriteIdList.parse(write_ids), txns)
+                if not snapshot.transactional:
+                    expected, found = world.model.rows(place), rows.read_plain(world.fs, place)
+                else:
+                    txns = ValidTxnList.parse(snapshot.txns)
+                    expected = world.model.rows(place, [t for t in world.model.committed if txns.is_valid(t)])
+                    found = rows.read(world.fs, place, ValidWriteIdList.parse(snapshot.write_ids), txns)
             except FileNotFoundError as error:
                 if world.fs.fault:
                     raise JobFailedError(str(error)) from error

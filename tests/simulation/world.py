@@ -52,6 +52,7 @@ SETTINGS = {
 LIMIT = 200_000
 TRIES = 4
 TABLES = ("s.a", "s.b", "s.p")
+PLAIN = "q"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Report:
 
 
 def make_template(path: Path) -> None:
-    """A metastore with a database and three tables: two without partitions, one with two."""
+    """A metastore with a database and tables: two without partitions, one with two, and one without transactions."""
     with MetastoreClient(f"sqlite:///{path}", Settings()) as client:
         client.create_schema()
         client.catalog.set_warehouse(WAREHOUSE)
@@ -77,6 +78,8 @@ def make_template(path: Path) -> None:
             keys = (Column("k", "string"),) if name == "s.p" else ()
             definition = TableDefinition(*name.split("."), (Column("id", "bigint"),), partition_columns=keys)
             client.catalog.create_table(definition)
+        plain = TableDefinition("s", PLAIN, (Column("id", "bigint"),), properties={"transactional": "false"})
+        client.catalog.create_table(plain)
         client.catalog.add_partitions("s.p", [("1",), ("2",)])
 
 
@@ -122,9 +125,10 @@ class World:
 
     def _places(self, path: Path) -> list[Place]:
         with MetastoreClient(f"sqlite:///{path}", Settings()) as client:
-            found = {name: client.catalog.get_table(name).location for name in TABLES}
+            found = {name: client.catalog.get_table(name).location for name in (*TABLES, f"s.{PLAIN}")}
         places = [Place("s.a", "", found["s.a"]), Place("s.b", "", found["s.b"])]
         places += [Place("s.p", f"k={k}", found["s.p"]) for k in (1, 2)]
+        places.append(Place(f"s.{PLAIN}", "", found[f"s.{PLAIN}"], plain=True))
         for place in places:
             node = self.fs.root
             for part in place.parts:
@@ -377,7 +381,7 @@ class World:
 
     def _ask(self, client: MetastoreClient, op: Op) -> None:
         dice = random.Random(op.pick)
-        place = dice.choice(self.places)
+        place = dice.choice([place for place in self.places if not place.plain])
         kind = dice.choice((CompactionType.MINOR, CompactionType.MAJOR))
         client.compactions.enqueue(place.table, place.partition or None, kind)
         self.scheduler.sleep(op.pause) if op.pause else None
