@@ -181,7 +181,12 @@ class MemoryFilesystem:
         return self.read_text(uri).encode()[start:end]
 
     def write_text(self, uri: str, text: str) -> None:
-        """In two steps: who is killed between them leaves half of it."""
+        parts = self._begin("write", uri, writes=True)
+        self._parent(parts, uri)[parts[-1]] = text
+        self.changed(parts)
+
+    def write_slowly(self, uri: str, text: str) -> None:
+        """In two steps, as a job does: who is killed between them leaves half of it."""
         parts = self._begin("write half of", uri, writes=True)
         self._parent(parts, uri)[parts[-1]] = text[: len(text) // 2]
         self.changed(parts)

@@ -30,7 +30,11 @@ _STATES = (
     "JOIN TXNS ON T2W_TXNID = TXN_ID WHERE TXN_STATE <> 'c' ORDER BY 1, 2",
     "SELECT TXN_ID, TXN_STATE FROM TXNS WHERE TXN_STATE <> 'c' ORDER BY 1",
 )
-_LOCKED = "SELECT 1 FROM HIVE_LOCKS WHERE HL_DB = ? AND HL_TABLE = ? AND HL_LOCK_STATE = 'a' AND HL_LOCK_TYPE <> 'r'"
+_LOCKS = "SELECT HL_LOCK_TYPE FROM HIVE_LOCKS WHERE HL_DB = ? AND HL_TABLE = ? AND HL_LOCK_STATE = 'a'"
+_TABLES = (
+    "SELECT TBL_ID, NAME || '.' || TBL_NAME, LOCATION FROM TBLS JOIN DBS ON TBLS.DB_ID = DBS.DB_ID "
+    "JOIN SDS ON TBLS.SD_ID = SDS.SD_ID"
+)
 _PARTITIONS = "SELECT PART_NAME, PART_ID FROM PARTITIONS"
 _ENDED = "SELECT TXN_ID FROM TXNS WHERE TXN_STATE = 'c'"
 _LEASE = "SELECT COUNT(*) FROM HIVE_LEASE WHERE LEASE_ID = ? AND END_UTC > ?"
@@ -82,12 +86,14 @@ class Author:
 class Model:
     """Rows of all places, as committed txns have left them.
 
-    :param places: all there are.
+    :param places: all there were; new tables are added.
+    :param tables: name and directory by key, for these.
     """
 
     raw: sqlite3.Connection
     fs: MemoryFilesystem
     places: list[Place]
+    tables: dict[str, tuple[str, str]]
     pending: dict[int, dict[str, dict[Place, Change]]] = field(default_factory=dict)
     committed: dict[int, dict[Place, Change]] = field(default_factory=dict)
     authors: dict[int, Author] = field(default_factory=dict)
@@ -96,9 +102,14 @@ class Model:
     checks: int = 0
     now: Callable[[], int] = lambda: 0
     _states: tuple[Any, ...] = ((), (), ())
+    _there: set[str] = field(default_factory=set)
     _partitions: dict[str, int] = field(default_factory=dict)
     _ended: set[int] = field(default_factory=set)
     _attempts: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._look_at_tables()
+        self._look_at_partitions()
 
     def is_at_work(self, txn_id: int, author: Author) -> bool:
         """A statement of a txn begins; whether what it will do counts."""
@@ -134,6 +145,7 @@ class Model:
         if newest < self.newest_txn:
             raise Violated(f"MAX(TXN_ID) shrank from {self.newest_txn} to {newest}: an id can be given out again")
         self.newest_txn = newest
+        self._look_at_tables()
         self._look_at_partitions()
         for txn_id in list(self.pending):
             found = self.raw.execute("SELECT TXN_STATE FROM TXNS WHERE TXN_ID = ?", (txn_id,)).fetchone()
@@ -145,6 +157,12 @@ class Model:
         if before != self._states:
             for place in self.places:
                 self.check(place)
+
+    def _look_at_tables(self) -> None:
+        found = {str(key): (name, location) for key, name, location in self.raw.execute(_TABLES).fetchall()}
+        self.places += [Place(key, "", tables=self.tables) for key in found if key not in self.tables]
+        self.tables.update(found)
+        self._there = set(found)
 
     def _look_at_partitions(self) -> None:
         """A partition that was dropped is empty for all who see the txn that did it, also when it is made anew."""
@@ -158,7 +176,16 @@ class Model:
 
     def is_there(self, place: Place) -> bool:
         """Whether it is in the catalog."""
-        return not place.partition or place.partition in self._partitions
+        return place.key in self._there and (not place.partition or place.partition in self._partitions)
+
+    def locations(self) -> list[str]:
+        """URIs of the directories of all tables that are there."""
+        return [self.tables[key][1] for key in self._there]
+
+    def _is_hidden(self, place: Place) -> bool:
+        """Whether somebody has a lock that keeps readers off, so that nobody sees what lies there now."""
+        found = self.raw.execute(_LOCKS, place.table.split(".")).fetchall()
+        return any(kind == "e" or (place.plain and kind != "r") for (kind,) in found)
 
     def _require_rights(self, txn_id: int) -> None:
         """Each statement is applied once (R14), and under a lease only while it is held (R8)."""
@@ -205,10 +232,8 @@ class Model:
 
     def check(self, place: Place) -> None:
         """What a reader who came now would find."""
-        if not self.is_there(place):
+        if not self.is_there(place) or self._is_hidden(place):
             return
-        if place.plain and self.raw.execute(_LOCKED, place.table.split(".")).fetchone() is not None:
-            return  # what lies there now nobody sees
         self.checks += 1
         node = self.fs.node(place.parts)
         if not isinstance(node, dict):

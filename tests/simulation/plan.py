@@ -15,7 +15,7 @@ READS = ("read", "read", "pin")
 SQL = (
     "sql insert", "sql insert", "sql insert", "sql update", "sql update", "sql delete", "sql overwrite", "sql rewrite",
     "sql truncate", "sql program", "sql program", "sql drop", "sql add", "sql lease", "sql lease", "sql shared",
-    "sql shared", "compact", "insert", "two",
+    "sql shared", "sql rename", "sql drop table", "sql create", "sql create", "compact", "insert", "two",
 )  # fmt: skip
 SQL_READS = ("sql read", "sql read", "read", "pin")
 FAULTS = ("absent", "broken", "empty", "full", "slow", "stale")

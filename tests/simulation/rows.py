@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import JobFailedError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
     from airflow_hive_acid.metastore import MetastoreClient, Transaction
 
+    from .memory import MemoryFilesystem
     from .model import Change
 
 Row = tuple[int, int]
@@ -40,14 +41,26 @@ Row = tuple[int, int]
 class Place:
     """A table without partitions, or a partition.
 
+    :param key: of its table, whatever that is called now.
     :param partition: its name, empty for a table without partitions.
     :param plain: the table has no transactions.
+    :param tables: name and directory of each table, by key.
     """
 
-    table: str
+    key: str
     partition: str
-    table_location: str
     plain: bool = False
+    tables: dict[str, tuple[str, str]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def table(self) -> str:
+        """The name of its table now, or the last one it had."""
+        return self.tables[self.key][0]
+
+    @property
+    def table_location(self) -> str:
+        """URI of its table's directory."""
+        return self.tables[self.key][1]
 
     @property
     def location(self) -> str:
@@ -117,7 +130,7 @@ def read_plain(fs: Filesystem, place: Place) -> set[Row]:
 
 
 def write(
-    client: MetastoreClient, fs: Filesystem, txn: Transaction, table: str, changes: dict[Place, Change],
+    client: MetastoreClient, fs: MemoryFilesystem, txn: Transaction, table: str, changes: dict[Place, Change],
     job: UUID, *, overwrite: bool,
 ) -> None:  # fmt: skip
     """One statement of a txn, step by step as the engine runs it: job on record, staging, manifest, renames."""
@@ -149,13 +162,13 @@ def _check_at_commit(fs: Filesystem, txn: Transaction, target: Target, manifest:
     txn.before_commit(lambda connection: check_published(fs, target, [manifest]))
 
 
-def compact(fs: Filesystem, spec: JobSpec) -> JobResult:
+def compact(fs: MemoryFilesystem, spec: JobSpec) -> JobResult:
     """The job of a compaction: reads what the spec's lists see, writes staging, reports."""
     step = spec.step
     if not isinstance(step, Compact) or spec.staging is None:
         raise AssertionError("not the job of a compaction")
     partition = step.target.partitions[0]
-    place = Place(step.target.table, partition.name, step.target.location)
+    place = Place("", partition.name, tables={"": (step.target.table, step.target.location)})
     write_ids = ValidWriteIdList.parse(step.target.write_ids).for_compactor()
     state = look(fs, place.location, write_ids, ValidTxnList.parse(step.target.txns))
 
@@ -180,7 +193,7 @@ def compact(fs: Filesystem, spec: JobSpec) -> JobResult:
 
 
 def stage(
-    fs: Filesystem, staging: str, partition: str, outputs: dict[str, list[object]], values: tuple[str, ...] = (),
+    fs: MemoryFilesystem, staging: str, partition: str, outputs: dict[str, list[object]], values: tuple[str, ...] = (),
     file: str = "bucket_00000",
 ) -> list[WrittenDirectory]:  # fmt: skip
     """Write directories below staging, as a job does; returns what it reports."""
@@ -189,7 +202,7 @@ def stage(
         text = json.dumps(content)
         directory = "/".join(part for part in (staging, "data", partition, name) if part)
         fs.make_directory(directory)
-        fs.write_text(f"{directory}/{file}", text)
+        fs.write_slowly(f"{directory}/{file}", text)
         if name != PLAIN_FILES:
             fs.write_text(f"{directory}/{ACID_VERSION_FILE}", ACID_VERSION)
         values = values or ((partition.partition("=")[2],) if partition else ())

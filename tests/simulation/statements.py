@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.outcomes.events import TransactionOpened
 from airflow_hive_acid.engine.statements import truncate
 from airflow_hive_acid.engine.transactions import shared
 from airflow_hive_acid.engine.transactions.claims import Once
@@ -40,6 +41,7 @@ from .scheduler import Process
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.format.jobs import JobSpec, TableSnapshot
     from airflow_hive_acid.metastore import MetastoreClient
 
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 TABLES = ("s.a", "s.b", "s.p")
 PLAIN = "s.q"
 """It has no transactions: it takes no UPDATE, no DELETE, and cannot be part of what several tasks do."""
+NAMES = ("s.b", "s.r")
+"""Of a table that is renamed, dropped and made anew."""
 KINDS = {
     "sql insert": "INSERT INTO {table} {values}",
     "sql update": "UPDATE {table} SET id = {pick}",
@@ -60,6 +64,9 @@ KINDS = {
     "sql truncate": "TRUNCATE TABLE {table}{partition}",
     "sql read": "SELECT * FROM {table}",
     "sql drop": "ALTER TABLE s.p DROP IF EXISTS PARTITION (k='{k}')",
+    "sql rename": "ALTER TABLE {one} RENAME TO {other}",
+    "sql drop table": "DROP TABLE IF EXISTS {one}",
+    "sql create": "CREATE TABLE IF NOT EXISTS s.b (id BIGINT) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
     "sql add": "ALTER TABLE s.p ADD IF NOT EXISTS PARTITION (k='{k}')",
 }
 PROGRAM = ("sql insert", "sql update", "sql delete", "sql overwrite", "sql rewrite", "sql truncate")
@@ -72,7 +79,7 @@ def text_of(kind: str, table: str, pick: int) -> str:
     k = pick % 2 + 1
     partitioned = table == "s.p"
     return KINDS[kind].format(
-        table=table, pick=pick, k=k,
+        table=table, pick=pick, k=k, one=NAMES[pick % 4 == 0], other=NAMES[pick % 4 != 0],
         values=f"SELECT {pick}, '{k}'" if partitioned else f"SELECT {pick}",
         also=", k" if partitioned else "",
         partition=f" PARTITION (k='{k}')" if partitioned and pick % 3 else "",
@@ -82,7 +89,7 @@ def text_of(kind: str, table: str, pick: int) -> str:
 def run(world: World, client: MetastoreClient, op: Op, tag: str) -> None:
     """Do what an op says; several tries of it are one."""
     dice = random.Random(op.pick)
-    table = dice.choice((*TABLES, PLAIN))
+    table = dice.choice((*TABLES, *TABLES, PLAIN, NAMES[1]))
     if op.kind == "sql lease":
         _under_lease(world, client, op, tag, dice, table)
     elif op.kind == "sql shared":
@@ -147,7 +154,7 @@ def _shared(world: World, client: MetastoreClient, op: Op, tag: str, dice: rando
             number = group.next
             group.attempts += 1
             author = Author(tag, member=f"member {number}", attempt=group.attempts)
-            with engine(world, client, op, author) as each:
+            with engine(world, client, op, author, group.txn_id) as each:
                 name = (*scope, author.member)
                 with each.joined(group.txn_id, name, patience=60, is_final=lambda _: dice.random() < 0.2):
                     each.run(text_of(kinds[number], tables[number], op.pick + number))
@@ -160,10 +167,22 @@ def _shared(world: World, client: MetastoreClient, op: Op, tag: str, dice: rando
 
 
 @contextlib.contextmanager
-def engine(world: World, client: MetastoreClient, op: Op, author: Author) -> Iterator[Engine]:
-    """An engine whose files and Spark are the simulation's."""
+def engine(
+    world: World, client: MetastoreClient, op: Op, author: Author, txn_id: int | None = None
+) -> Iterator[Engine]:
+    """An engine whose files and Spark are the simulation's.
+
+    :param txn_id: of the txn in which it is to work, where it does not open one itself.
+    """
     name = f"{author.tag} {author.member}".rstrip()
-    with Engine(client, Spark(world, op, author), None, agent_info=name) as each:  # type: ignore[arg-type]
+    spark = Spark(world, op, author)
+    spark.txn_id = txn_id
+
+    def told(event: Event) -> None:
+        if isinstance(event, TransactionOpened):
+            spark.txn_id = event.txn_id
+
+    with Engine(client, spark, None, on_event=told, agent_info=name) as each:  # type: ignore[arg-type]
         each._context.filesystem = world.fs  # type: ignore[assignment]
         world.authors[name] = author
         yield each
@@ -178,7 +197,7 @@ def simulated(world: World) -> Iterator[None]:
         author = world.authors[transaction._context.agent_info]
         names = {partition.name for partition in chosen}
         for place in world.places:
-            if place.table == table.qualified_name and place.partition in names:
+            if world.model.is_there(place) and place.table == table.qualified_name and place.partition in names:
                 world.model.does(transaction.txn_id, place, Change(frozenset(), frozenset(), True), author)
         return publish(transaction, table, chosen)
 
@@ -231,6 +250,7 @@ class Spark:
     def __init__(self, world: World, op: Op, author: Author) -> None:
         self._world, self._op, self._author = world, op, author
         self._job: Process | None = None
+        self.txn_id: int | None = None
         self.is_alive = True
 
     def start(self, application: object = None) -> Spark:
@@ -285,13 +305,9 @@ class Spark:
             return JobResult(spec.job_id, self.application_id, columns=(Column("id", "bigint"),))
         if not isinstance(step, Insert | Update | Delete) or spec.staging is None:
             raise AssertionError(f"not simulated: {step}")
-        txn_id = step.write_id
-        if step.target.transactional:
-            found = world.metastore.raw.execute(_TXN, (step.target.table, step.write_id)).fetchone()
-            if found is None:
-                raise JobFailedError("the write id of this job is unknown")
-            (txn_id,) = found
-        written = []
+        if self.txn_id is None:
+            raise AssertionError("a job without a txn")
+        txn_id, written = self.txn_id, []
         world.model.is_at_work(txn_id, self._author)
         for place, change, outputs in self._changes(step):
             world.model.does(txn_id, place, change, self._author)
@@ -312,7 +328,8 @@ class Spark:
             statement, text = step.statement_id, str(step.where)
         pick = max(int(number) for number in re.findall(r"\d+", text))
         dice = random.Random(f"{pick} {statement}")
-        for number, place in enumerate(p for p in self._world.places if p.table == step.target.table):
+        there = [p for p in self._world.places if p.table == step.target.table]
+        for number, place in enumerate(filter(self._world.model.is_there, there)):
             adds = [(step.write_id, statement * 100 + number * 10 + i) for i in range(dice.randint(1, 3))]
             if isinstance(step, Insert):
                 if " FROM " in step.query.upper() or place.partition in ("", f"k={pick % 2 + 1}"):
@@ -360,7 +377,7 @@ class Spark:
     def _compare(self, snapshot: TableSnapshot) -> None:
         """Whoever was timed out may read anything, and is told so before it is believed."""
         world = self._world
-        for place in (p for p in world.places if p.table == snapshot.table):
+        for place in (p for p in world.places if p.table == snapshot.table and world.model.is_there(p)):
             if all(partition.name != place.partition for partition in snapshot.partitions):
                 continue
             try:
@@ -378,6 +395,3 @@ class Spark:
             if found != expected and not world.fs.fault:
                 some = sorted(found ^ expected)[:3]
                 world.wrong[self._author.tag] = f"{self._author.tag} reads {some} of {place} otherwise than committed"
-
-
-_TXN = "SELECT T2W_TXNID FROM TXN_TO_WRITE_ID WHERE T2W_DATABASE || '.' || T2W_TABLE = ? AND T2W_WRITEID = ?"

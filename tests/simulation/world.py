@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
+from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError, SnapshotTooOldError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper, run_worker
 from airflow_hive_acid.maintenance.reaper.shared_txns import keep
 from airflow_hive_acid.metastore import MetastoreClient
@@ -30,6 +29,7 @@ from .database import Metastore, one_thread
 from .memory import MemoryFilesystem
 from .model import Author, Change, Model, Violated
 from .plan import FAULTS, Op, Plan
+from .rest import require_rest
 from .rows import Place
 from .scheduler import Actor, Killed, Process, Scheduler, Stuck
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore import ReaderSnapshot, Transaction
 
 WAREHOUSE = "file:/sim/warehouse"
@@ -116,7 +115,7 @@ class World:
         self._waiting_troubles = list(plan.troubles)
         self._until: list[tuple[int, Callable[[], None]]] = []
         self.places = self._places(path)
-        self.model = Model(self.metastore.raw, self.fs, self.places, now=lambda: self.scheduler.now)
+        self.model = Model(self.metastore.raw, self.fs, self.places, self.tables, now=lambda: self.scheduler.now)
         self.failure: BaseException | None = None
         self.authors: dict[str, Author] = {}
         self.wrong: dict[str, str] = {}
@@ -125,10 +124,12 @@ class World:
 
     def _places(self, path: Path) -> list[Place]:
         with MetastoreClient(f"sqlite:///{path}", Settings()) as client:
-            found = {name: client.catalog.get_table(name).location for name in (*TABLES, f"s.{PLAIN}")}
-        places = [Place("s.a", "", found["s.a"]), Place("s.b", "", found["s.b"])]
-        places += [Place("s.p", f"k={k}", found["s.p"]) for k in (1, 2)]
-        places.append(Place(f"s.{PLAIN}", "", found[f"s.{PLAIN}"], plain=True))
+            found = {name: client.catalog.get_table(name) for name in (*TABLES, f"s.{PLAIN}")}
+        self.tables = {str(table.id): (name, table.location) for name, table in found.items()}
+        places = []
+        for name, table in found.items():
+            for partition in ("k=1", "k=2") if name == "s.p" else ("",):
+                places.append(Place(str(table.id), partition, name == f"s.{PLAIN}", self.tables))
         for place in places:
             node = self.fs.root
             for part in place.parts:
@@ -320,7 +321,9 @@ class World:
     def _changes(
         self, client: MetastoreClient, txn: Transaction, table: str, operation: str, dice: random.Random
     ) -> dict[Place, Change]:
-        places = [place for place in self.places if place.table == table]
+        places = [place for place in self.places if place.table == table and self.model.is_there(place)]
+        if not places:
+            raise NoSuchObjectError(f"{table} is not there")
         chosen = dice.sample(places, dice.randint(1, len(places)))
         changes = {}
         for number, place in enumerate(sorted(chosen)):
@@ -381,7 +384,8 @@ class World:
 
     def _ask(self, client: MetastoreClient, op: Op) -> None:
         dice = random.Random(op.pick)
-        place = dice.choice([place for place in self.places if not place.plain])
+        places = [place for place in self.places if not place.plain and self.model.is_there(place)]
+        place = dice.choice(places)
         kind = dice.choice((CompactionType.MINOR, CompactionType.MAJOR))
         client.compactions.enqueue(place.table, place.partition or None, kind)
         self.scheduler.sleep(op.pause) if op.pause else None
@@ -451,42 +455,7 @@ class World:
         self._require_fine()
         for place in self.places:
             self.model.check(place)
-        self._require_rest()
-
-    def _require_rest(self) -> None:
-        count = {
-            "open txns": "SELECT COUNT(*) FROM TXNS WHERE TXN_STATE = 'o'",
-            "aborted txns": "SELECT COUNT(*) FROM TXNS WHERE TXN_STATE = 'a' "
-            "AND TXN_ID < (SELECT MAX(TXN_ID) FROM TXNS)",
-            "locks": "SELECT COUNT(*) FROM HIVE_LOCKS",
-            "components": "SELECT COUNT(*) FROM TXN_COMPONENTS",
-            "compactions under way": "SELECT COUNT(*) FROM COMPACTION_QUEUE",
-        }
-        left = {what: self.metastore.raw.execute(query).fetchone()[0] for what, query in count.items()}
-        if any(left.values()):
-            raise Violated(f"left behind after maintenance: {', '.join(f'{n} {w}' for w, n in left.items() if n)}")
-        for place in self.places:
-            self._require_only_what_is_read(place)
-
-    def _require_only_what_is_read(self, place: Place) -> None:
-        node = self.fs.node(place.parts)
-        write_ids, txns = self.model.lists(place)
-        # What a file stands for is a fence; it goes with the record of its job.
-        names = [n for n, child in (node.items() if isinstance(node, dict) else ()) if isinstance(child, dict)]
-        staging = [name for name in names if name.startswith("_tmp_")]
-        written = [name for name in names if name.startswith(("base_", "delta_", "delete_delta_"))]
-        garbage = [name for name in written if _is_garbage(name, write_ids, txns)]
-        if staging or garbage:
-            raise Violated(f"left behind in {place}: {', '.join(staging + garbage)}")
-
-
-def _is_garbage(name: str, write_ids: ValidWriteIdList, txns: ValidTxnList) -> bool:
-    directory = parse_directory(name)
-    if directory is None:
-        return True
-    if directory.visibility_txn_id:
-        return not txns.is_valid(directory.visibility_txn_id)
-    return bool(write_ids.is_range_aborted(directory.min_write_id, directory.max_write_id))
+        require_rest(self)
 
 
 def simulate(plan: Plan, template: Path, path: Path) -> Report:
