@@ -56,6 +56,7 @@ class Trouble:
 class Plan:
     """A run.
 
+    :param trash: the Cleaner moves files away instead of deleting them.
     :param retries: a client that dies or stops is started again, as Airflow starts a task, and so is what fails.
     """
 
@@ -63,6 +64,7 @@ class Plan:
     clients: tuple[tuple[Op, ...], ...]
     troubles: tuple[Trouble, ...]
     retries: bool = False
+    trash: bool = False
 
     @classmethod
     def of(cls, seed: int, *, sql: bool = False) -> Plan:
@@ -85,7 +87,7 @@ class Plan:
             kind = dice.choice(["kill", "kill", "kill", "freeze", "freeze", "jump", *FAULTS])
             lasts = dice.choice([10, 300, 10_000, 400_000])
             troubles.append(Trouble(dice.randrange(4000), kind, dice.getrandbits(16), lasts))
-        return cls(seed, tuple(clients), tuple(sorted(troubles, key=lambda t: t.step)), sql)
+        return cls(seed, tuple(clients), tuple(sorted(troubles, key=lambda t: t.step)), sql, sql and seed % 2 == 1)
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}"]

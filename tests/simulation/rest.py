@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .world import World
 
 _DATABASE = ("sim", "warehouse", "s.db")
+_TRASH = ("sim", "trash")
 _COUNTS = {
     "open txns": "SELECT COUNT(*) FROM TXNS WHERE TXN_STATE = 'o'",
     "aborted txns": "SELECT COUNT(*) FROM TXNS WHERE TXN_STATE = 'a' AND TXN_ID < (SELECT MAX(TXN_ID) FROM TXNS)",
@@ -38,6 +39,13 @@ def require_rest(world: World) -> None:
     unknown = sorted(set(world.fs.node(_DATABASE) or ()) - known)
     if unknown:
         raise Violated(f"left behind by tables that are gone: {', '.join(unknown)}")
+    # Of each table an empty directory stays.
+    trash = world.fs.node(_TRASH)
+    batches = sorted(
+        name for home in (trash.values() if isinstance(trash, dict) else ()) if isinstance(home, dict) for name in home
+    )
+    if batches:
+        raise Violated(f"left behind in the trash: {', '.join(batches)}")
 
 
 def _require_only_what_is_read(world: World, place: Place) -> None:

@@ -48,6 +48,7 @@ SETTINGS = {
     "hive.compactor.initiator.failed.compacts.threshold": "99",
     "hive.compactor.history.retention.failed": "100",
 }
+TRASH = {"hive.acid.cleaner.trash.dir": "file:/sim/trash"}
 LIMIT = 200_000
 TRIES = 4
 TABLES = ("s.a", "s.b", "s.p")
@@ -108,7 +109,7 @@ class World:
         self.plan = plan
         self.dice = random.Random(plan.seed ^ 0x5EED)
         self.scheduler = Scheduler(self.dice, LIMIT)
-        self.metastore = Metastore(path, self.scheduler, SETTINGS)
+        self.metastore = Metastore(path, self.scheduler, {**SETTINGS, **(TRASH if plan.trash else {})})
         self.fs = MemoryFilesystem(self.scheduler)
         self.processes: list[Process] = []
         self.over = False
