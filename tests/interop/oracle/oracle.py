@@ -98,8 +98,14 @@ def is_built(output: Path = OUTPUT) -> bool:
     return stamp.exists() and stamp.read_text() == _fingerprint()
 
 
-def verbs_command(jdbc_url: str, tables: int, output: Path = OUTPUT) -> list[str]:
-    """The command that starts :file:`bench/HiveVerbs.java`: for long runs, so with both compilers."""
+def verbs_command(
+    jdbc_url: str, tables: int, output: Path = OUTPUT, *, user: str = "postgres", jars: Sequence[Path] = ()
+) -> list[str]:
+    """The command that starts :file:`bench/HiveVerbs.java`: for long runs, so with both compilers.
+
+    :param user: of the database.
+    :param jars: beyond its own: the driver of another database.
+    """
     return [
         str(_java_home() / "bin" / "java"),
         f"-Xmx{HEAP}",
@@ -109,10 +115,10 @@ def verbs_command(jdbc_url: str, tables: int, output: Path = OUTPUT) -> list[str
         "-Dlog4j.shutdownHookEnabled=false",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
         "-cp",
-        f"{output / 'oracle.jar'}{os.pathsep}{output / 'lib'}/*",
+        os.pathsep.join([str(output / "oracle.jar"), f"{output / 'lib'}/*", *map(str, jars)]),
         str(RECIPE / "bench" / "HiveVerbs.java"),
         jdbc_url,
-        "postgres",
+        user,
         str(tables),
     ]
 

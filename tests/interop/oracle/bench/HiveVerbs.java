@@ -56,10 +56,12 @@ public final class HiveVerbs {
     System.setOut(System.err);   // nothing but answers on standard output
     HiveConf conf = new HiveConf(HiveVerbs.class);
     conf.set("javax.jdo.option.ConnectionURL", arguments[0]);
-    conf.set("javax.jdo.option.ConnectionDriverName", "org.postgresql.Driver");
+    boolean mysql = arguments[0].startsWith("jdbc:mysql:");
+    String driver = mysql ? "com.mysql.cj.jdbc.Driver" : "org.postgresql.Driver";
+    conf.set("javax.jdo.option.ConnectionDriverName", driver);
     conf.set("javax.jdo.option.ConnectionUserName", arguments[1]);
     conf.set("javax.jdo.option.ConnectionPassword", "");
-    DatabaseProduct.determineDatabaseProduct("postgresql", conf);
+    DatabaseProduct.determineDatabaseProduct(mysql ? "mysql" : "postgresql", conf);
     HiveVerbs verbs = new HiveVerbs(TxnUtils.getTxnStore(conf), Integer.parseInt(arguments[2]));
     BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = requests.readLine(); line != null; line = requests.readLine()) {
