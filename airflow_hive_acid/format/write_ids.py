@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.id_ranges import NO_IDS, IdRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from typing_extensions import Self
@@ -291,17 +291,24 @@ def fold_write_ids(
     txns: ValidTxnList,
     next_write_id: int | None,
     unseen_txns: Collection[int] = (),
+    *,
+    fresh: bool = False,
 ) -> ValidWriteIdList:
     """The write ids of one table that a txn snapshot may see (getValidWriteIds).
 
     :param rows: ``(T2W_TXNID, T2W_WRITEID)`` of the table, in any order.
     :param next_write_id: NWI_NEXT of the table, None when it has no row.
     :param unseen_txns: txns at or below the snapshot's mark that it did not see at all: they count as open (R11).
+    :param fresh: rows and txns are of one moment. Then an id without a row has ended, and is seen.
     """
     ascending = sorted((write_id, txn_id) for txn_id, write_id in rows)
     mark = max((write_id for write_id, txn_id in ascending if txn_id <= txns.high_watermark), default=0)
     if mark <= 0:
         mark = 0 if next_write_id is None else next_write_id - 1
+    # Rows are forgotten by their txns: one that began before all that are open or aborted may have taken its write id
+    # after one of these. Hive's mark ends below it, and nobody sees what it has committed.
+    forgotten = _largest_without_row(ascending, next_write_id) if fresh else 0
+    mark = max(mark, forgotten)
     opened: list[int] = []
     aborted: list[int] = []
     found_valid = False
@@ -314,11 +321,21 @@ def fold_write_ids(
             found_valid = True
         else:
             opened.append(write_id)
+    found_valid = found_valid or forgotten > min([*opened[:1], *aborted[:1]], default=mark)
     if not found_valid and (opened or aborted):
         # Ids below the lowest listed one may be older than what TXN_TO_WRITE_ID still remembers: show nothing above.
         mark = min(opened[:1] + aborted[:1])
         opened, aborted = ([mark], []) if mark in opened else ([], [mark])
     return ValidWriteIdList(mark, IdRanges.of(opened), IdRanges.of(aborted), None, table)
+
+
+def _largest_without_row(ascending: Sequence[tuple[int, int]], next_write_id: int | None) -> int:
+    """0 when each id that was given out has one."""
+    listed = {write_id for write_id, _ in ascending}
+    largest = 0 if next_write_id is None else next_write_id - 1
+    while largest in listed:
+        largest -= 1
+    return largest
 
 
 _Fields = tuple[int, IdRanges, IdRanges, int | None]

@@ -383,7 +383,7 @@ def fold_snapshot(tables: Sequence[TableName], rows: Iterable[Any], current_txn:
             rest.append(row)
     opened = fold_txn_rows(sorted(txn_rows))
     valid = read_txn_list(opened, current_txn)
-    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset()))
+    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, frozenset(), fresh=True))
 
 
 def valid_write_ids(
@@ -400,7 +400,7 @@ def valid_write_ids(
     parameters = {"floor": floor, "mark": txns.high_watermark}
     (found,) = execute_batch(connection, [_step(connection, _for_list, tables, parameters)])
     unseen = connection.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
-    return _fold_tables(tables, found.rows, txns, floor, frozenset(unseen))
+    return _fold_tables(tables, found.rows, txns, frozenset(unseen), fresh=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,10 +439,10 @@ def write_ids_and_table_ids(
         by_kind[row[0]].append(row)
     if txns is None:
         opened = fold_txn_rows(sorted((r[3], r[1], r[4], r[5]) for r in by_kind[0]))
-        valid, floor, unseen = read_txn_list(opened, current_txn), opened.low_boundary, frozenset[int]()
+        valid, unseen = read_txn_list(opened, current_txn), frozenset[int]()
     else:
-        valid, floor, unseen = txns, parameters["floor"], frozenset(r[3] for r in by_kind[4])
-    lists = _fold_tables(tables, [*by_kind[1], *by_kind[2]], valid, floor, unseen)
+        valid, unseen = txns, frozenset(r[3] for r in by_kind[4])
+    lists = _fold_tables(tables, [*by_kind[1], *by_kind[2]], valid, unseen, fresh=txns is None)
     found = {TableName(r[1], r[2]): TableWriteIds(r[3], None) for r in by_kind[3]}
     for _, db, name, table_id, transactional, _ in by_kind[3]:
         if transactional:
@@ -462,7 +462,7 @@ def _step(
 
 
 def _fold_tables(
-    tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, floor: int, unseen: frozenset[int]
+    tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, unseen: frozenset[int], *, fresh: bool
 ) -> dict[TableName, ValidWriteIdList]:
     pairs: dict[TableName, list[tuple[int, int]]] = {t: [] for t in tables}
     following: dict[TableName, int] = {}
@@ -476,7 +476,7 @@ def _fold_tables(
         # belong to txns that the snapshot sees, so any txn id below the floor will do.
         known = {write_id for _, write_id in pairs[table]}
         pairs[table].extend((0, w) for w in {first, second} - known if w is not None)
-    return {t: fold_write_ids(str(t), _distinct(pairs[t]), txns, following.get(t), unseen) for t in tables}
+    return {t: fold_write_ids(str(t), _distinct(pairs[t]), txns, following.get(t), unseen, fresh=fresh) for t in tables}
 
 
 def _distinct(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -326,3 +326,29 @@ def test_without_events_clients_at_the_same_moment_get_different_ids(
     for thread in threads:
         thread.join(60)
     assert sorted(found) == list(range(2, 34))
+
+
+@pytest.mark.rule("R11")
+def test_what_an_older_txn_has_committed_under_a_later_write_id_is_seen_when_its_row_is_forgotten(
+    client: MetastoreClient, rows: Any
+) -> None:
+    """
+    t1  A begins
+    t2        B begins, and takes a write id
+    t3  A takes a later one, and commits
+    t4        B aborts; its rows are not cleaned up yet
+    t5  the housekeeper forgets A's row, because B is the oldest of all that matter
+    """
+    a, b = client.open_txns(2)
+    assert client.allocate_write_ids("default.t", [b]) == {b: 1}
+    assert client.allocate_write_ids("default.t", [a]) == {a: 2}
+    client.commit_txn(a)
+    client.abort_txn(b, "why")
+    assert client.housekeeping.clean_txn_to_write_id() == 1
+    assert rows.select("TXN_TO_WRITE_ID") == [(b, "default", "t", 1)]
+    seen = client.get_valid_write_ids("default.t")["default.t"]
+    assert (seen.high_watermark, seen.is_valid(2), seen.is_aborted(1)) == (2, True, True)
+    later = client.open_txn()
+    assert client.allocate_write_ids("default.t", [later]) == {later: 3}
+    seen = client.get_valid_write_ids("default.t")["default.t"]
+    assert [seen.is_valid(write_id) for write_id in (1, 2, 3)] == [False, True, False]
