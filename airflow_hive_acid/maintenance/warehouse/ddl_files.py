@@ -104,6 +104,9 @@ class WarehouseFiles:
         moves = list(moves)
         self._require_places(table, [source for source, _ in moves])
         wanted = [(source, target) for source, target in moves if self._filesystem.exists(source)]
+        there = {source for source, _ in wanted}
+        # Once more, behind the look: the disk may have gone in between.
+        self._require_places(table, [source for source, _ in moves if source not in there])
         by_parent: dict[str, list[tuple[str, str]]] = {}
         for source, target in wanted:
             by_parent.setdefault(parent_of(source), []).append((source, target))

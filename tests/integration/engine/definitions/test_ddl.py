@@ -12,8 +12,9 @@ from airflow_hive_acid.errors import (
     LockTimeoutError,
     NoSuchObjectError,
     PublishError,
+    WarehouseMissingError,
 )
-from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.filesystem import AnyFilesystem, open_filesystem
 from airflow_hive_acid.maintenance.doctor.doctor import examine_tables
 from airflow_hive_acid.maintenance.warehouse.expected import published_of
 from airflow_hive_acid.metastore.database.codes import LockType
@@ -316,3 +317,24 @@ def test_a_dropped_partition_stops_neither_the_doctor_nor_the_log_of_commits(eng
     assert [(c.operations, c.partitions) for c in log.read(after).commits][:1] == [(("insert",), ("k=b",))]
     engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
     assert list(published_of(client, "w.p")) == [client.catalog.get_partition("w.p", "k=b").location]
+
+
+@pytest.mark.rule("R17")
+def test_a_rename_whose_disk_goes_between_two_looks_is_refused(engine, client, warehouse, monkeypatch):
+    """The first look finds the disk, the second one finds no directory; which of them was right?"""
+    engine.run("INSERT INTO w.t VALUES (1, 'a')")
+    location = client.catalog.get_table("w.t").location
+    home, away = Path(warehouse.removeprefix("file:")), Path(warehouse.removeprefix("file:") + ".unmounted")
+    exists = AnyFilesystem.exists
+
+    def unmounted(self, uri):
+        if uri == location and not away.exists():
+            home.rename(away)
+        return exists(self, uri)
+
+    monkeypatch.setattr(AnyFilesystem, "exists", unmounted)
+    with pytest.raises(WarehouseMissingError):
+        engine.run("ALTER TABLE w.t RENAME TO w.r")
+    away.rename(home)
+    assert client.catalog.get_table("w.t").location == location
+    assert [p.name for p in Path(location.removeprefix("file:")).iterdir() if p.name.startswith("delta_")]
