@@ -96,7 +96,8 @@ def test_write_ids_of_unknown_source_txns_are_refused(client: MetastoreClient, r
 def test_a_copied_table_takes_over_the_sources_state(client: MetastoreClient, rows: Any) -> None:
     replica = client.replica("p")
     assert replica.set_write_id_state("db.t:9:9223372036854775807::3,7", ["p=1", "p=2"])
-    assert str(client.get_valid_write_ids("db.t")["db.t"]) == "db.t:3:9223372036854775807::3"
+    # Hive's readers end at 3 until somebody writes; what lies in the files above is the source's all the same.
+    assert str(client.get_valid_write_ids("db.t")["db.t"]) == "db.t:9:9223372036854775807::3,7"
     assert rows.select("NEXT_WRITE_ID") == [("db", "t", 10)]
     assert rows.select("TXN_TO_WRITE_ID", "T2W_WRITEID") == [(3,), (7,)]
     assert rows.select("TXNS", "TXN_META_INFO", TXN_STATE="a") == [("replication: aborted in the source",)] * 2
