@@ -330,7 +330,7 @@ def fold_write_ids(
 
 
 def _largest_without_row(ascending: Sequence[tuple[int, int]], next_write_id: int | None) -> int:
-    """0 when each id that was given out has one."""
+    """The largest id that was given out and is not among the rows; 0 when all are."""
     listed = {write_id for write_id, _ in ascending}
     largest = 0 if next_write_id is None else next_write_id - 1
     while largest in listed:

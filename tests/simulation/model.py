@@ -126,8 +126,7 @@ class Model:
         """A statement of a txn has done this."""
         if self.is_at_work(txn_id, author):
             # A job may live on when its txn has ended; nothing of it counts then.
-            changes = self.pending.setdefault(txn_id, {}).setdefault(author.member, {})
-            changes[place] = changes[place].then(change) if place in changes else change
+            _add(self.pending.setdefault(txn_id, {}).setdefault(author.member, {}), place, change)
 
     def declare(self, txn_id: int, changes: dict[Place, Change]) -> None:
         """A txn is about to commit these."""
@@ -262,8 +261,12 @@ def _together(members: Iterable[dict[Place, Change]]) -> dict[Place, Change]:
     together: dict[Place, Change] = {}
     for changes in members:
         for place, change in changes.items():
-            together[place] = together[place].then(change) if place in together else change
+            _add(together, place, change)
     return together
+
+
+def _add(changes: dict[Place, Change], place: Place, change: Change) -> None:
+    changes[place] = changes[place].then(change) if place in changes else change
 
 
 def visible(node: Node, write_ids: ValidWriteIdList, txns: ValidTxnList) -> set[Row]:

@@ -223,14 +223,14 @@ class Watch:
         def look() -> None:
             while not self._closed:
                 self._scheduler.sleep(self._interval)
-                with contextlib.suppress(MetastoreUnavailableError):
-                    if not self._closed:
-                        try:
-                            self._beat(txn_id)
-                        except MetastoreUnavailableError:
-                            raise
-                        except HiveAcidError:
-                            return
+                if self._closed:
+                    return
+                try:
+                    self._beat(txn_id)
+                except MetastoreUnavailableError:
+                    continue
+                except HiveAcidError:
+                    return
 
         self._scheduler.spawn(f"{actor.name} turn", actor.process, look, background=True)
 

@@ -32,6 +32,7 @@ from .plan import FAULTS, Op, Plan
 from .rest import require_rest
 from .rows import Place
 from .scheduler import Actor, Killed, Process, Scheduler, Stuck
+from .statements import PLAIN, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +52,6 @@ SETTINGS = {
 TRASH = {"hive.acid.cleaner.trash.dir": "file:/sim/trash"}
 LIMIT = 200_000
 TRIES = 4
-TABLES = ("s.a", "s.b", "s.p")
-PLAIN = "q"
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,10 @@ def make_template(path: Path) -> None:
             keys = (Column("k", "string"),) if name == "s.p" else ()
             definition = TableDefinition(*name.split("."), (Column("id", "bigint"),), partition_columns=keys)
             client.catalog.create_table(definition)
-        plain = TableDefinition("s", PLAIN, (Column("id", "bigint"),), properties={"transactional": "false"})
-        client.catalog.create_table(plain)
+        properties = {"transactional": "false"}
+        client.catalog.create_table(
+            TableDefinition(*PLAIN.split("."), (Column("id", "bigint"),), properties=properties)
+        )
         client.catalog.add_partitions("s.p", [("1",), ("2",)])
 
 
@@ -125,12 +126,12 @@ class World:
 
     def _places(self, path: Path) -> list[Place]:
         with MetastoreClient(f"sqlite:///{path}", Settings()) as client:
-            found = {name: client.catalog.get_table(name) for name in (*TABLES, f"s.{PLAIN}")}
+            found = {name: client.catalog.get_table(name) for name in (*TABLES, PLAIN)}
         self.tables = {str(table.id): (name, table.location) for name, table in found.items()}
         places = []
         for name, table in found.items():
             for partition in ("k=1", "k=2") if name == "s.p" else ("",):
-                places.append(Place(str(table.id), partition, name == f"s.{PLAIN}", self.tables))
+                places.append(Place(str(table.id), partition, name == PLAIN, self.tables))
         for place in places:
             node = self.fs.root
             for part in place.parts:
